@@ -1,0 +1,1 @@
+"""Values that the control side and the subject side share. Standard library only."""
