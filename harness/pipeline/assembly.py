@@ -1,0 +1,231 @@
+"""The parts of a run, built from a scenario and its settings."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3ForCausalLM
+
+from harness.core.errors import UserError
+from harness.core.workload import Context, PipelineSettings, Scenario
+from harness.pipeline.attention import Compilation, Unit
+from harness.pipeline.config import DFlashConfig, build_target_layer_ids
+from harness.pipeline.data import Document
+from harness.pipeline.drafter import CheckpointKind, Drafter
+from harness.pipeline.drafter_worker import DrafterWorker, Recipe, Regions
+from harness.pipeline.mask import make_mask_builder
+from harness.pipeline.optimizer import DrafterOptimizer
+from harness.pipeline.packing import PackedStream
+from harness.pipeline.replicas import GradientAverager
+from harness.pipeline.schedule import warmup_steps
+from harness.pipeline.support import backend_of, devices_of
+from harness.pipeline.target import Target, load_qwen3, random_qwen3
+from harness.pipeline.target_worker import ItemQueue
+from harness.pipeline.tokenizer import Tokenizer, check_vocabulary
+from harness.pipeline.weights import load_config, read_weights, set_weights
+
+BUDGET_STEP = 16  # tokens by which each drafter's budget is below its predecessor's, with shapes=per_drafter
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What the drafters of one device share of the target."""
+
+    embedding: nn.Embedding
+    lm_head: nn.Linear
+
+
+def build_model(settings: PipelineSettings, tokenizer: Tokenizer, seed: int) -> Qwen3ForCausalLM:
+    """The target model that the settings ask for, on the CPU: from a folder, or small and random."""
+    s = settings
+    dtype: torch.dtype = getattr(torch, s.dtype)
+    if s.target_model:
+        model = load_qwen3(s.target_model, dtype)
+    else:
+        model = random_qwen3(
+            vocab_size=s.vocab_size or tokenizer.vocab_size,
+            hidden_size=s.hidden_size,
+            intermediate_size=s.intermediate_size,
+            layers=s.target_layers,
+            heads=s.heads,
+            kv_heads=s.kv_heads,
+            head_dim=s.head_dim,
+            rope_theta=s.rope_theta,
+            eps=s.eps,
+            max_positions=s.tokens,
+            seed=sub_seed(seed, "target"),
+        ).to(dtype)
+    check_vocabulary(tokenizer, model.get_input_embeddings().num_embeddings)
+    return model
+
+
+def drafter_config(settings: PipelineSettings, model: Qwen3ForCausalLM) -> DFlashConfig:
+    """The shape of the drafters: that of `drafter_model`, which must fit `model`, or what the settings ask for."""
+    s = settings
+    dtype: torch.dtype = getattr(torch, s.dtype)
+    if not s.drafter_model:
+        return DFlashConfig.from_transformers(
+            model.config,
+            mask_token_id=model.config.vocab_size - 1 if s.mask_token_id < 0 else s.mask_token_id,
+            block_size=s.block_size,
+            num_hidden_layers=s.drafter_layers,
+            target_layer_ids=build_target_layer_ids(model.config.num_hidden_layers, s.tapped),
+            dtype=dtype,
+        )
+    config = load_config(s.drafter_model, dtype=dtype)
+    for what, drafter, target in (
+        ("hidden size", config.hidden_size, model.config.hidden_size),
+        ("number of target layers", config.num_target_layers, model.config.num_hidden_layers),
+        ("vocabulary", config.vocab_size, model.config.vocab_size),
+    ):
+        if drafter != target:
+            raise UserError(
+                f"drafter_model: {s.drafter_model} is for a target of another {what} ({drafter}) than this one "
+                f"({target}); give the target_model that it was made for"
+            )
+    return config
+
+
+def read_initial_weights(settings: PipelineSettings) -> dict[str, Tensor] | None:
+    """The weights that all drafters begin with; None: random ones."""
+    return read_weights(settings.drafter_model) if settings.drafter_model else None
+
+
+def build_targets(
+    model: Qwen3ForCausalLM, layer_ids: Sequence[int], devices: Sequence[torch.device]
+) -> dict[torch.device, Target]:
+    """A target on each device, which all target threads of that device share; `model` itself goes to the first."""
+    models = [model, *(copy.deepcopy(model) for _ in devices[1:])]
+    return {d: Target(m.to(d), layer_ids) for d, m in zip(devices, models, strict=True)}
+
+
+def share_frozen(targets: dict[torch.device, Target], devices: Sequence[torch.device]) -> dict[torch.device, Frozen]:
+    """Embedding and output projection on each device: the target's own where there is one, else a copy."""
+    shared = {}
+    some = next(iter(targets.values()))
+    for device in devices:
+        if device in targets:
+            shared[device] = Frozen(targets[device].embedding, targets[device].lm_head)
+        else:
+            shared[device] = Frozen(copy.deepcopy(some.embedding).to(device), copy.deepcopy(some.lm_head).to(device))
+    return shared
+
+
+def build_stream(
+    settings: PipelineSettings,
+    scenario: Scenario,
+    documents: Sequence[Document],
+    *,
+    pad_id: int,
+    block_size: int,
+    drafter: int,
+) -> PackedStream:
+    """The batches of one drafter, shaped as the axis `shapes` says.
+
+    fixed: padded to `tokens`. variable: as long as the documents that were packed. per_drafter: padded to a
+    budget of the drafter's own, `tokens` less BUDGET_STEP for each drafter before it.
+    """
+    budget = settings.tokens
+    if scenario.shapes == "per_drafter":
+        budget -= BUDGET_STEP * drafter
+    if budget < block_size + 1:
+        raise UserError(
+            f"shapes={scenario.shapes}: drafter {drafter} would have {budget} tokens a sequence, but a block and its "
+            f"context need {block_size + 1}; raise tokens (now {settings.tokens})"
+        )
+    return PackedStream(
+        documents,
+        drafter=drafter,
+        drafters=scenario.drafters,
+        budget=budget,
+        batch=settings.batch,
+        padded=scenario.shapes != "variable",
+        pad_id=pad_id,
+        seed=sub_seed(scenario.seed, "data"),
+    )
+
+
+def build_drafter(
+    settings: PipelineSettings,
+    scenario: Scenario,
+    config: DFlashConfig,
+    frozen: dict[torch.device, Frozen],
+    weights: Mapping[str, Tensor] | None,
+    *,
+    number: int,
+    queue: ItemQueue,
+    averager: GradientAverager | None,
+    ctx: Context,
+) -> DrafterWorker:
+    """Drafter `number`: all begin with the same weights, each draws anchors of its own."""
+    s, name = settings, f"drafter-{number}"
+    devices = devices_of(scenario)
+    device = devices[number % len(devices)]
+    regions = Regions(ctx, name)
+    compilation = Compilation(
+        unit=cast(Unit, scenario.compile),
+        backend=backend_of(scenario),
+        dynamic={"auto": None, "true": True, "false": False}[s.dynamic],
+        mode="reduce-overhead" if scenario.cudagraphs == "trees" else None,
+        own_code=scenario.code == "each",
+    )
+    drafter = Drafter(
+        config,
+        compilation=compilation,
+        checkpoint=cast(CheckpointKind, scenario.checkpoint),
+        around_attention=regions.attention,
+    )
+    if weights is None:
+        # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
+        drafter.float().init_weights(torch.Generator().manual_seed(sub_seed(scenario.seed, "drafter")))
+    else:
+        set_weights(drafter, weights, settings.drafter_model)
+    drafter.to(device, config.dtype)
+    return DrafterWorker(
+        name,
+        device,
+        drafter=drafter,
+        embedding=frozen[device].embedding,
+        lm_head=frozen[device].lm_head,
+        build_mask=make_mask_builder(
+            compile=scenario.mask == "compiled",
+            backend=compilation.backend,
+            dynamic=compilation.dynamic,
+            own_code=compilation.own_code,
+        ),
+        optimizer=DrafterOptimizer(
+            list(drafter.parameters()),
+            learning_rate=s.learning_rate,
+            weight_decay=s.weight_decay,
+            clip=s.clip,
+            total_steps=scenario.steps,
+            warmup_steps=warmup_steps(scenario.steps, s.warmup_ratio),
+        ),
+        recipe=Recipe(
+            block_size=config.block_size,
+            anchors=s.anchors,
+            mask_token_id=config.mask_token_id,
+            gamma=s.gamma or None,
+            loss_chunk=s.loss_chunk,
+            skip_errors=scenario.on_error == "skip",
+        ),
+        queue=queue,
+        producers=[f"target-{i}" for i in range(scenario.targets)],
+        drafters=scenario.drafters,
+        averager=averager,
+        seed=sub_seed(scenario.seed, f"anchors/{number}"),
+        code=name if compilation.own_code else "shared",
+        regions=regions,
+        ctx=ctx,
+    )
+
+
+def sub_seed(seed: int, use: str) -> int:
+    """A seed of its own for each use, so that no two draw the same numbers."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{use}".encode()).digest()[:8], "big") >> 1

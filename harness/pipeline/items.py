@@ -1,0 +1,50 @@
+"""What a target hands to a drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Item:
+    """One training item: a packed batch and what the target made of it. In host memory, pinned if made on a GPU."""
+
+    index: int  # in the whole run; item i goes to drafter i % M
+    features: Tensor  # [Bt, S, K·d]: the tapped layers' outputs, concatenated
+    last_hidden: Tensor  # [Bt, S, d]: the target's final hidden states (after its last norm)
+    ids: Tensor  # [Bt, S] int64
+    loss_mask: Tensor  # [Bt, S] bool
+    document_ids: Tensor  # [Bt, S] int64, packing.PADDING where there is no document
+    positions: Tensor  # [Bt, S] int64, restart with each document
+    lengths: tuple[tuple[int, ...], ...]  # of the documents of each sequence
+    tokens: int  # real tokens
+
+    def to(self, device: torch.device) -> Item:
+        """The same item with its tensors on `device`; the copy may still run when this returns."""
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def to_host(self) -> Item:
+        """The same item in host memory, pinned if it comes from a GPU; the copy has ended when this returns."""
+        return self._mapped(_pinned if self.features.is_cuda else Tensor.cpu)
+
+    def _mapped(self, function: Callable[[Tensor], Tensor]) -> Item:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed: dict[str, Any] = {k: function(v) for k, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class LostItem:
+    """Stands for an item whose target failed: the drafter passes over it instead of waiting for ever."""
+
+    index: int
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor)

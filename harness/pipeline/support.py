@@ -1,0 +1,45 @@
+"""What the axes of a scenario mean on this machine, and which scenarios cannot run here."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.core.workload import Scenario
+
+
+def devices_of(scenario: Scenario) -> list[torch.device]:
+    """The devices that workers are dealt out to in turn: drafter i gets device i modulo their number."""
+    return [torch.device(name) for name in scenario.devices.split("+")]
+
+
+def backend_of(scenario: Scenario) -> str:
+    """The `torch.compile` backend: "auto" is inductor on CUDA, and on the CPU aot_eager.
+
+    Inductor's CPU code for `flex_attention` has no backward, so training there needs a backend that runs the
+    traced graphs as they are.
+    """
+    if scenario.backend != "auto":
+        return scenario.backend
+    return "aot_eager" if scenario.devices == "cpu" else "inductor"
+
+
+def unsupported(scenario: Scenario) -> str:
+    """Why this scenario cannot run here; "" when it can."""
+    on_cpu = scenario.devices == "cpu"
+    if not on_cpu:
+        if not torch.cuda.is_available():
+            return f"devices={scenario.devices}: no CUDA device here"
+        present = torch.cuda.device_count()
+        for device in devices_of(scenario):
+            if (device.index or 0) >= present:
+                return f"devices={scenario.devices}: {device} is not there; this machine has {present} CUDA device(s)"
+    if scenario.cudagraphs == "manual":
+        return "cudagraphs=manual: the DFlash pipeline captures no graphs by hand"
+    if scenario.cudagraphs == "trees":
+        if on_cpu:
+            return "cudagraphs=trees: CUDA graphs need a CUDA device"
+        if backend_of(scenario) != "inductor":
+            return f"cudagraphs=trees: CUDA-graph trees belong to inductor, not to {backend_of(scenario)}"
+    if on_cpu and scenario.compile != "none" and backend_of(scenario) == "inductor":
+        return "backend=inductor: its flex_attention for the CPU has no backward"
+    return ""

@@ -1,0 +1,168 @@
+"""The whole run: target threads that make items, drafter threads that train on them."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.core.errors import UserError
+from harness.core.workload import Context, Scenario, Worker, parse_settings
+from harness.pipeline.assembly import (
+    build_drafter,
+    build_model,
+    build_stream,
+    build_targets,
+    drafter_config,
+    read_initial_weights,
+    share_frozen,
+)
+from harness.pipeline.data import load_documents
+from harness.pipeline.queues import OrderedQueue
+from harness.pipeline.replicas import GradientAverager, mean_gradients
+from harness.pipeline.support import devices_of, unsupported
+from harness.pipeline.target_worker import Batches, ItemQueue, OpenTargets, TargetWorker
+from harness.pipeline.tokenizer import load_tokenizer
+
+
+class Pipeline:
+    """DFlash training as a workload: T target threads, M drafter threads, a queue for each drafter.
+
+    The run is M · `steps` items. Drafter i trains on the items i, i + M, i + 2M, …, whichever target makes them, so
+    its losses depend on the scenario and the settings only, and not on how the threads take turns.
+    """
+
+    def unsupported(self, scenario: Scenario) -> str:
+        """Why the scenario cannot run on this machine; "" when it can."""
+        return unsupported(scenario)
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        """Build everything; nothing is compiled. Raises `UserError` for what cannot run here, or nowhere."""
+        if reason := unsupported(scenario):
+            raise UserError(reason)
+        settings = parse_settings(dict(ctx.settings), "settings")
+        skip_errors = scenario.on_error == "skip"
+        devices = devices_of(scenario)
+        self._ctx = ctx
+        self._skip_errors = skip_errors
+
+        tokenizer = load_tokenizer(settings.tokenizer, settings.target_model)
+        documents = load_documents(settings.data, tokenizer)
+        model = build_model(settings, tokenizer, scenario.seed)
+        config = drafter_config(settings, model)
+
+        numbers = range(scenario.drafters)
+        self._streams = [
+            build_stream(
+                settings, scenario, documents, pad_id=tokenizer.pad_id, block_size=config.block_size, drafter=i
+            )
+            for i in numbers
+        ]
+        self._batches = Batches(self._streams, scenario.drafters * scenario.steps)
+        self._queues: list[ItemQueue] = [OrderedQueue(settings.queue_depth) for _ in numbers]
+        self._averager = None
+        if scenario.replicas == "synchronised":
+            self._averager = GradientAverager(f"drafter-{i}" for i in numbers)
+
+        targets = build_targets(model, config.target_layer_ids, devices[: scenario.targets])
+        open_targets = OpenTargets(scenario.targets, self._queues)
+        self._targets = [
+            TargetWorker(
+                f"target-{i}",
+                device := devices[i % len(devices)],
+                target=targets[device],
+                batches=self._batches,
+                queues=self._queues,
+                open_targets=open_targets,
+                ctx=ctx,
+                skip_errors=skip_errors,
+            )
+            for i in range(scenario.targets)
+        ]
+        frozen = share_frozen(targets, devices[: scenario.drafters])
+        weights = read_initial_weights(settings)
+        self._drafters = [
+            build_drafter(
+                settings,
+                scenario,
+                config,
+                frozen,
+                weights,
+                number=i,
+                queue=self._queues[i],
+                averager=self._averager,
+                ctx=ctx,
+            )
+            for i in numbers
+        ]
+        for drafter, stream in zip(self._drafters, self._streams, strict=True):
+            # Longer documents are split, which is no error, but whoever reads the losses should know.
+            longer = sum(len(document) > stream.budget for document in documents)
+            facts = {"documents": len(documents), "longer_than_budget": longer, "budget": stream.budget}
+            ctx.fact(drafter.name, "data", facts)
+
+    def workers(self) -> list[Worker]:
+        """Targets, then drafters; each is to be run on a thread of its own."""
+        targets = [Worker(w.name, "target", str(w.device), w.run) for w in self._targets]
+        return targets + [Worker(w.name, "drafter", str(w.device), w.run) for w in self._drafters]
+
+    def stop(self) -> None:
+        """Unblock every worker: each ends at its next queue or barrier. From any thread, more than once."""
+        for queue in self._queues:
+            queue.abort()
+        if self._averager is not None:
+            self._averager.abort()
+
+    def warm_up(self, kind: str) -> None:
+        """Compile on the calling thread what drafters will run: their first batch, without counting as a step.
+
+        Kinds: main_no_grad (drafter 0's forward and loss, without gradients), main_grad (its backward too),
+        per_device (likewise, the first drafter of each device). The run itself is as if this had not been called.
+        """
+        if kind not in ("main_no_grad", "main_grad", "per_device"):
+            raise ValueError(f"no warm-up is called {kind!r}")
+        first_of: dict[torch.device, int] = {}
+        for i, drafter in enumerate(self._drafters):
+            first_of.setdefault(drafter.device, i)
+        for i in first_of.values() if kind == "per_device" else [0]:
+            packed = next(self._streams[i].restarted())
+            item = self._targets[i % len(self._targets)].make(i, packed)
+            self._drafters[i].warm_up(item, grad=kind != "main_no_grad")
+
+    def reference(self, scenario: Scenario) -> None:
+        """The same run on the calling thread, instead of `workers`: what the losses are when nobody interferes."""
+        live = list(self._drafters)
+        for _ in range(scenario.steps):
+            for _ in self._drafters:
+                numbered = self._batches.next()
+                if numbered is None or not self._targets[0].serve(*numbered):
+                    return
+            computed = []
+            for drafter in live:
+                item = drafter.queue.get()
+                if item is not None:
+                    loss, ok = drafter.compute(item)
+                    if ok or self._skip_errors:
+                        computed.append((drafter, item, loss))
+            mean = None
+            if self._averager is not None:
+                mean = mean_gradients({d.name: d.contribution(loss) for d, _, loss in computed})
+            going_on = [d for d, item, loss in computed if d.apply(item, loss, mean) or self._skip_errors]
+            for drafter in live:
+                if drafter not in going_on:
+                    drafter.leave()
+            live = going_on
+
+    def check(self) -> list[str]:
+        """What became of the items, once the workers have ended; a line for each drafter where they do not add up."""
+        problems = []
+        for drafter in self._drafters:
+            counts, outcomes = drafter.queue.counts, drafter.outcomes
+            self._ctx.fact(drafter.name, "items", {"offered": counts.offered, "left": counts.left, **outcomes})
+            if counts.offered != counts.taken + counts.left:
+                problems.append(
+                    f"{drafter.name}: {counts.offered} items were queued, {counts.taken} taken and {counts.left} left"
+                )
+            if counts.taken != outcomes.total():
+                problems.append(
+                    f"{drafter.name}: took {counts.taken} items, but accounts for {outcomes.total()}: {dict(outcomes)}"
+                )
+        return problems
