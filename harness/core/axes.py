@@ -9,6 +9,7 @@ from typing import Literal
 
 from harness.core.errors import MatrixError, nearest, show
 from harness.core.lockspec import parse_lock
+from harness.core.schedulespec import parse_schedule
 
 Value = str | int
 """What an axis can hold."""
@@ -112,10 +113,19 @@ def _check_backend(value: str) -> str:
     return value
 
 
+def _check_schedule(value: str) -> str:
+    try:
+        parse_schedule(value)
+    except MatrixError as error:
+        raise MatrixError(f'axis "schedule": {error}') from None
+    return value
+
+
 _CHECKS: dict[str, Callable[[str], str]] = {
     "lock": _check_lock,
     "devices": _check_devices,
     "backend": _check_backend,
+    "schedule": _check_schedule,
 }
 
 

@@ -45,8 +45,7 @@ def merge(folder: Path) -> tuple[int, int]:
     events, cut = read_raw(raw)
     partial = folder / (LINES_NAME + ".part")
     with open(partial, "w", encoding="utf-8") as file:
-        for event in events:
-            file.write(json.dumps(event, separators=(",", ":")) + "\n")
+        file.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
     os.replace(partial, folder / LINES_NAME)
     raw.unlink()
     return len(events), cut

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,11 +23,16 @@ __all__ = [
     "NullContext",
     "PipelineSettings",
     "Scenario",
+    "WaitsFor",
     "WarmsUp",
     "Worker",
     "Workload",
     "parse_settings",
 ]
+
+
+WaitsFor = str | Sequence[str] | Callable[[], Sequence[str]]
+"""A worker, some workers, or a function that says which: it must not wait, and says () once nobody is in the way."""
 
 
 @dataclass
@@ -73,6 +78,25 @@ class Context(Protocol):
 
     def fact(self, worker: str, name: str, value: object) -> None:
         """A JSON value that the trial's result keeps."""
+        ...
+
+    def finding(self, worker: str, label: str, text: str) -> None:
+        """Something is wrong that raised no exception: ``label`` of the outcome labels, ``text`` one line."""
+        ...
+
+    def waiting(
+        self, worker: str, what: str, on: WaitsFor = (), *, any_of: bool = False
+    ) -> AbstractContextManager[None]:
+        """Around a wait of the workload's own: a queue, a barrier, a lock, a join. So a deadlock is told from work.
+
+        ``what``: ``queue.put``, ``queue.get`` and ``barrier.wait`` are sync points too; any other text names a
+        lock. ``on``: the workers who can end the wait, or a function that says who can now; none: not known.
+        ``any_of``: one of them is enough (the producers of a queue).
+        """
+        ...
+
+    def mark(self, worker: str, name: str) -> None:
+        """Pass ``mark.NAME``, a sync point of the workload's own, at which a schedule can hold this thread."""
         ...
 
 
@@ -137,6 +161,7 @@ class NullContext:
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     missing_gradients: dict[str, list[list[str]]] = field(default_factory=dict)  # one list a step
     facts: dict[str, dict[str, object]] = field(default_factory=dict)
+    findings: list[tuple[str, str, str]] = field(default_factory=list)  # (worker, label, text)
 
     def __post_init__(self) -> None:
         self._mutex = threading.Lock()
@@ -176,3 +201,17 @@ class NullContext:
         """Sets one of ``facts``."""
         with self._mutex:
             self.facts.setdefault(worker, {})[name] = value
+
+    def finding(self, worker: str, label: str, text: str) -> None:
+        """Appends to ``findings``."""
+        with self._mutex:
+            self.findings.append((worker, label, text))
+
+    def waiting(
+        self, worker: str, what: str, on: WaitsFor = (), *, any_of: bool = False
+    ) -> AbstractContextManager[None]:
+        """Tells nobody."""
+        return nullcontext()
+
+    def mark(self, worker: str, name: str) -> None:
+        """Holds nobody."""

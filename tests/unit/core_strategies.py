@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from harness.core.axes import AXES, Value
 from harness.core.lockspec import NAMES, REGIONS
 from harness.core.scenario import Scenario
+from harness.core.schedulespec import PORTFOLIO
 
 # Beside plain names: what a file name, an id or a glob could stumble over.
 texts = st.text(alphabet=st.sampled_from("abAB01_.-+:,=/\\~ *?[]()\"'äß日%$&|"), min_size=1, max_size=60).filter(
@@ -24,11 +25,17 @@ devices = st.one_of(
         lambda found: "+".join(f"cuda:{number}" for number in found)
     ),
 )
+schedules = st.one_of(
+    st.sampled_from(["none", "directed", "replay"]),
+    st.integers(0, 10**6).map(lambda seed: f"delays:{seed}"),
+    st.tuples(st.integers(0, 10**6), st.sampled_from(list(PORTFOLIO))).map(lambda pair: f"delays:{pair[0]}:{pair[1]}"),
+    st.tuples(st.integers(0, 10**6), st.integers(1, 9)).map(lambda pair: f"pct:{pair[0]}:{pair[1]}"),
+)
 _BY_AXIS: dict[str, st.SearchStrategy[Value]] = {
     "lock": locks,
     "devices": devices,
     "backend": st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,20}", fullmatch=True),
-    "schedule": texts,
+    "schedule": schedules,
     "workload": texts,
 }
 

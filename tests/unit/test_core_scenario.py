@@ -67,7 +67,7 @@ def test_an_id_is_a_safe_file_name(scenario: Scenario) -> None:
 
 @given(scenarios, scenarios)
 @example(Scenario(workload="a,seed=3"), Scenario(workload="a", seed=3))
-@example(Scenario(schedule="a:b"), Scenario(schedule="a-b"))
+@example(Scenario(workload="a:b"), Scenario(workload="a-b"))
 @settings(max_examples=300)
 def test_different_scenarios_have_different_ids(one: Scenario, other: Scenario) -> None:
     assume(one != other)

@@ -44,7 +44,7 @@ def test_values_are_kept_and_an_int_is_taken_where_a_float_is_meant() -> None:
         ("block_size", 97, ["97", "tokens = 96"]),
         ("kv_heads", 3, ["3", "heads = 4"]),
         ("head_dim", 15, ["15", "odd"]),
-        ("tapped", 5, ["5", "target_layers = 4"]),
+        ("tapped", 7, ["7", "target_layers = 6"]),
         ("mask_token_id", -2, ["-2", "least is -1"]),
         ("anchors", [1], ["a list", "not an integer"]),
     ],

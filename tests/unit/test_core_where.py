@@ -112,7 +112,7 @@ nodes: st.SearchStrategy[Node] = st.recursive(matches, _deeper, max_leaves=8)
 
 
 @given(nodes)
-@example(Match("schedule", "=x"))
+@example(Match("workload", "=x"))
 @example(Match("workload", "a (b)"))
 def test_what_is_written_reads_back_equal(node: Node) -> None:
     text = str(Where("", node))

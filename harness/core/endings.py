@@ -1,0 +1,124 @@
+"""How a trial of a plan ended: what its schedule says of the order, and what its row shows of the effect, put together.
+
+    effect = Effect(labels=("fx_error",))                 # an outcome label of the trial, or
+    effect = Effect(fact="effect")                        # what the program told: ctx.fact("", "effect", True)
+    ending = judge(plan, effect, row)                     # Ending("reproduced", "")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.core.errors import nearest
+from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+from harness.core.plan import (
+    ENDINGS,
+    EXCLUDED,
+    HARMLESS,
+    ORDER_DONE,
+    REPRODUCED,
+    UNDECIDED,
+    UNREACHABLE,
+    Plan,
+    PlanError,
+)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How a hazard's effect shows in the row of a trial; any one of these is enough.
+
+    labels   outcome labels
+    fact     the name of a fact of the trial as a whole that is then true (`ctx.fact("", NAME, True)`)
+    text     labels count only with an error, or a reason, that has this text in it; "" for any
+
+    Raises PlanError: no such label, or neither label nor fact.
+    """
+
+    labels: tuple[str, ...] = ()
+    fact: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(self.labels))
+        if not (self.labels or self.fact):
+            raise PlanError("effect: it names neither an outcome label nor a fact, so nothing could show it")
+        for label in self.labels:
+            if label not in FAILURES:
+                raise PlanError(f'effect: no outcome is called "{label}"{nearest(label, FAILURES)}')
+
+    def seen(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row of a trial shows it."""
+        if self.fact and row.get("facts", {}).get(self.fact):
+            return True
+        if not set(self.labels) & set(row["outcomes"]):
+            return False
+        if not self.text:
+            return True
+        texts = [error["message"] for error in row.get("errors", ()) if error["label"] in self.labels]
+        texts += [problem["text"] for problem in row.get("problems", ()) if problem["label"] in self.labels]
+        return any(self.text in text for text in [*texts, row.get("reason", "")])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"labels": list(self.labels), "fact": self.fact, "text": self.text}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Effect:
+        """Back from `to_json`. Raises PlanError for an unknown key."""
+        for key in document:
+            if key not in ("labels", "fact", "text"):
+                raise PlanError(f'effect: no key "{key}"; it takes labels, fact, text')
+        return cls(tuple(document.get("labels", ())), str(document.get("fact", "")), str(document.get("text", "")))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One of the five, why, and what the schedule told (`bindings`, `lock`, `holder`, `witness`, `attempts`, …)."""
+
+    name: str
+    reason: str = ""
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def infeasible(self) -> bool:
+        """The plan cannot be carried out here."""
+        return self.name in (EXCLUDED, UNREACHABLE)
+
+
+def judge(plan: Plan, effect: Effect, row: Mapping[str, Any]) -> Ending:
+    """The ending of one trial, from its row. A plan without steps has no order that could fail."""
+    told: Mapping[str, Any] = row.get("schedule") or {}
+    seen = effect.seen(row)
+    order = ORDER_DONE if not plan.steps else str(told.get("order", ""))
+    if order == ORDER_DONE:
+        if seen:
+            return Ending(REPRODUCED, "", told)
+        unfinished = _unfinished(row)
+        return Ending(UNDECIDED, unfinished, told) if unfinished else Ending(HARMLESS, "", told)
+    if seen:
+        return Ending(UNDECIDED, "the effect came, but not by the plan's order: " + str(told.get("reason", "")), told)
+    if order in ENDINGS:
+        return Ending(order, str(told.get("reason", "")), told)
+    return Ending(UNDECIDED, _unfinished(row) or f"the trial ended as {row['outcome']} and said nothing of its plan", told)
+
+
+def _unfinished(row: Mapping[str, Any]) -> str:
+    """Why a trial says nothing, or ""."""
+    if row["outcome"] in (*INCOMPLETE, SKIPPED):
+        return f"{row['outcome']}: {row.get('reason', '')}"
+    return ""
+
+
+def combine(endings: list[Ending]) -> Ending:
+    """What several attempts at one plan (bindings, occurrences) say together: one that reproduced it is enough.
+
+    Infeasible only if all are: excluded when a lock stood against at least one, else unreachable.
+    """
+    for name in (REPRODUCED, UNDECIDED, HARMLESS, EXCLUDED, UNREACHABLE):
+        for ending in endings:
+            if ending.name == name:
+                return ending
+    return Ending(UNDECIDED, "nothing was tried")

@@ -1,0 +1,98 @@
+"""An exception of the subject → its outcome label and its fingerprint. Pure functions of types and texts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import PurePath
+
+FX_ERROR = "Detected that you are using FX to symbolically trace"
+NOT_A_SUBMODULE = "module is not installed as a submodule"
+
+_MESSAGES: tuple[tuple[str, str], ...] = (
+    # (a piece of the message, label); the first that is found decides. Sources: torch 2.11 - 2.14.
+    (FX_ERROR, "fx_error"),
+    (NOT_A_SUBMODULE, "graph_corrupt"),
+    ("CURRENT_PATCHER is None", "graph_corrupt"),
+    ("not allocated in pool", "cudagraph_pool"),
+    ("overwritten by a subsequent run", "cudagraph_overwritten"),
+    ("when stream is capturing", "capture_invalidated"),
+    ("capture was invalidated", "capture_invalidated"),
+    ("cudaErrorStreamCapture", "capture_invalidated"),
+    ("CUDA out of memory", "out_of_memory"),
+    ("not enough memory", "out_of_memory"),
+    ("illegal memory access", "cuda_fault"),
+    ("device-side assert", "cuda_fault"),
+    ("CUDA error", "cuda_fault"),
+    ("unspecified launch failure", "cuda_fault"),
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What an exception is: `label` of the closed list, `fingerprint` equal for equal causes."""
+
+    label: str
+    type: str
+    message: str
+    fingerprint: str
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """The exception and its causes, outermost first; torch wraps what a backend or a compile raised."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return found
+
+
+def normalise(message: str) -> str:
+    """The message with addresses, numbers and folders replaced, so that two runs say the same."""
+    message = re.sub(r"0x[0-9a-fA-F]+", "0x…", message)
+    message = re.sub(r"(?:/[^\s'\":,]+)+/", "…/", message)
+    message = re.sub(r"\d+", "N", message)
+    return " ".join(message.split())[:300]
+
+
+def torch_frame(error: BaseException) -> str:
+    """`_dynamo/eval_frame.py:compile_wrapper`, the innermost frame inside torch; "" when there is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        parts = PurePath(frame.filename).parts
+        if "torch" in parts:
+            inside = parts[len(parts) - parts[::-1].index("torch") :]
+            return f"{'/'.join(inside)}:{frame.name}"
+    return ""
+
+
+def classify(error: BaseException) -> Fault:
+    """Label and fingerprint of an exception that left a step, a warm-up or a worker."""
+    kind = type(error).__name__
+    message = str(error)
+    label = "error"
+    for link in chain(error):
+        found = _label_of(link)
+        if found != "error":
+            label = found
+            break
+    frame = torch_frame(error)
+    digest = hashlib.sha256(f"{kind}|{normalise(message)}|{frame}".encode()).hexdigest()[:12]
+    return Fault(label, kind, message, f"{digest} {kind} {frame}".strip())
+
+
+def _label_of(error: BaseException) -> str:
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "out_of_memory"
+    message = str(error)
+    for piece, label in _MESSAGES:
+        if piece in message:
+            return label
+    frame = torch_frame(error)
+    if isinstance(error, KeyError) and frame == "fx/traceback.py:annotate":
+        return "graph_corrupt"  # two threads annotate nodes through one process-wide dictionary
+    if isinstance(error, AssertionError) and "cudagraph_trees" in frame:
+        return "cudagraph_tls"  # the tree manager's thread-local containers were never set up in this thread
+    return "error"

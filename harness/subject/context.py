@@ -1,0 +1,200 @@
+"""The workload's side of the harness: regions, steps, counts (`harness.core.workload.Context`)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from harness.core.points import POINTS, REGION_NAMES
+from harness.core.workload import WaitsFor
+from harness.locks import Strategy
+
+from .eventlog import EventLog, text
+from .identity import Threads
+from .points import SILENT, Points
+from .record import Trial
+from .schedules.base import BARRIER, LOCK, QUEUE, Wait
+
+_ENTER = {name: f"region.{name}.enter" for name in REGION_NAMES}
+_EXIT = {name: f"region.{name}.exit" for name in REGION_NAMES}
+_KINDS = {"queue.put": QUEUE, "queue.get": QUEUE, "barrier.wait": BARRIER}
+
+
+class _Region:
+    """One stay in a region: the strategy's lock first, then the events, so that a wait lies outside."""
+
+    __slots__ = ("_context", "_held", "_name", "_worker")
+
+    def __init__(self, context: TrialContext, name: str, worker: str, held: AbstractContextManager[None]) -> None:
+        self._context = context
+        self._name = name
+        self._worker = worker
+        self._held = held
+
+    def __enter__(self) -> None:
+        context = self._context
+        context.points.trying("strategy")
+        self._held.__enter__()
+        thread = context.threads.current()
+        thread.regions.append(self._name)
+        context.log.emit("region.enter", f',"r":"{self._name}"')
+        context.sample()
+        context.points.reach(_ENTER[self._name])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        context = self._context
+        context.points.reach(_EXIT[self._name])
+        thread = context.threads.current()
+        if error is not None:
+            _mark(error, thread.region, thread.collision)
+        context.sample()
+        context.log.emit("region.exit", f',"r":"{self._name}"' + (',"error":1' if error is not None else ""))
+        thread.regions.pop()
+        return self._held.__exit__(kind, error, tb)
+
+
+class _Waiting:
+    """One wait of the workload's own: kept on the thread's record for the watchdog, and told to the schedule."""
+
+    __slots__ = ("_before", "_context", "_info", "_thread", "_wait")
+
+    def __init__(self, context: TrialContext, wait: Wait, info: str) -> None:
+        self._context = context
+        self._wait = wait
+        self._info = info
+
+    def __enter__(self) -> None:
+        points = self._context.points
+        if self._wait.what in POINTS:
+            points.reach(self._wait.what, self._info)
+        self._thread = self._context.threads.current()
+        self._before = self._thread.waits
+        self._thread.waits = self._wait
+        points.blocked(self._wait)
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.waits = self._before
+        self._context.points.unblocked()
+
+
+class TrialContext:
+    """Given to the workload's `setup`; safe to call from any thread."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        strategy: Strategy,
+        log: EventLog,
+        threads: Threads,
+        trial: Trial,
+        points: Points = SILENT,
+    ) -> None:
+        self.settings = settings
+        self.strategy = strategy
+        self.log = log
+        self.threads = threads
+        self.trial = trial
+        self.points = points
+        self.facts: dict[str, Any] = {}  # of the trial as a whole
+        self.sample = _nothing  # probes may set it: called at both ends of every region
+
+    def region(self, name: str, worker: str, key: Hashable | None = None) -> AbstractContextManager[None]:
+        """Region `name` of `worker`'s step; `key` says what the step would compile (strategy `compile_gate`)."""
+        return _Region(self, name, worker, self.strategy.region(name, worker, key))
+
+    def step(self, worker: str, tokens: int, loss: float | None) -> None:
+        """A good step ended: `tokens` real tokens of its item, `loss` its value."""
+        tally = self.trial.tally(worker)
+        thread = self.threads.current()
+        shown = "null" if loss is None or not math.isfinite(loss) else repr(float(loss))
+        at = self.log.emit("step.done", f',"step":{thread.step},"tokens":{tokens},"loss":{shown}')
+        thread.step += 1
+        thread.collision = None
+        tally.steps_ok += 1
+        tally.tokens += tokens
+        tally.losses.append(loss)
+        tally.steps.append((at, tokens))
+        if tally.first_good_ns is None:
+            tally.first_good_ns = at
+
+    def step_failed(self, worker: str, error: BaseException) -> None:
+        """A step raised. Its traceback is kept whole; the step counts as failed."""
+        tally = self.trial.tally(worker)
+        thread = self.threads.current()
+        _mark(error, thread.region, thread.collision)
+        record = self.trial.error(error, thread, worker, self.log.now_ns())
+        self.log.emit("step.failed", f',"step":{thread.step},"label":"{record.label}","error":{text(record.type)}')
+        if tally.first_error_step is None:
+            tally.first_error_step = thread.step
+        thread.step += 1
+        thread.collision = None
+        tally.steps_failed += 1
+        tally.losses.append(None)
+
+    def count(self, worker: str, what: str, n: int = 1) -> None:
+        """Add to a counter of the worker: items skipped, refused, left."""
+        counts = self.trial.tally(worker).counts
+        counts[what] = counts.get(what, 0) + n
+
+    def gradients(self, worker: str, missing: list[str]) -> None:
+        """Names of trainable parameters that got no gradient in a step; [] is fine."""
+        if missing:
+            self.count(worker, "steps_without_some_gradient")
+            tally = self.trial.tally(worker)
+            if "missing_gradients" not in tally.facts:
+                tally.facts["missing_gradients"] = missing[:50]
+                at = self.log.emit("grad.missing", f',"n":{len(missing)},"first":{text(missing[0])}')
+                found = f"{worker}: {len(missing)} parameters got no gradient: {', '.join(missing[:4])}"
+                self.trial.problems.append((at, "no_grad", found))
+
+    def finding(self, worker: str, label: str, text: str) -> None:
+        """Something is wrong that raised no exception; the worker's first finding of a label is kept."""
+        tally = self.trial.tally(worker)
+        known = f"finding_{label}"
+        if known not in tally.facts:
+            tally.facts[known] = text
+            at = self.log.emit("finding", f',"label":"{label}"')
+            self.trial.problems.append((at, label, f"{worker}: {text}"))
+
+    def fact(self, worker: str, name: str, value: Any) -> None:
+        """A JSON value about the worker, or with worker "" about the trial, kept in the result."""
+        (self.trial.tally(worker).facts if worker else self.facts)[name] = value
+
+    def waiting(
+        self, worker: str, what: str, on: WaitsFor = (), *, any_of: bool = False
+    ) -> AbstractContextManager[None]:
+        """Around a wait of the workload's own; see the protocol."""
+        wait = Wait(what, on if callable(on) else _always(on), any_of=any_of, kind=_KINDS.get(what, LOCK))
+        return _Waiting(self, wait, on if isinstance(on, str) else worker)
+
+    def mark(self, worker: str, name: str) -> None:
+        """Pass the workload's own sync point `mark.NAME`."""
+        self.points.reach(f"mark.{name}")
+
+
+def _nothing() -> None:
+    return None
+
+
+def _always(on: str | Sequence[str]) -> Callable[[], Sequence[str] | None]:
+    who = (on,) if isinstance(on, str) else tuple(on)
+    return lambda: who or None
+
+
+def _mark(error: BaseException, region: str, collision: list[dict[str, str]] | None) -> None:
+    """Note on the exception, once, the innermost region it left and who was tracing when the check said so.
+
+    The outermost wrapper that reaches `step_failed` may be another exception (`raise … from`): links are marked too.
+    """
+    if not hasattr(error, "_harness_region"):
+        try:
+            error._harness_region = region  # type: ignore[attr-defined]
+            error._harness_tracers = collision  # type: ignore[attr-defined]
+        except AttributeError:  # an exception type with __slots__ cannot be marked: it keeps its traceback
+            print(f"harness: cannot mark {type(error).__name__} with its region", file=sys.stderr)

@@ -1,0 +1,248 @@
+"""One trial, from `spec.json` to `result.json`, in a process that does nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import platform
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from harness import locks
+from harness.core.errors import UserError
+from harness.core.scenario import Scenario
+from harness.core.settings import parse_settings
+from harness.core.workload import Checks, HasReference, KnowsLimits, WarmsUp, Worker, Workload
+
+from . import result, torch_setup
+from .context import TrialContext
+from .eventlog import EventLog
+from .identity import Threads
+from .points import Points
+from .probes import Probes
+from .record import Trial
+from .schedules import make_schedule
+from .schedules.base import Setting
+from .watchdog import DEADLOCK_S, Watchdog
+from .workloads import load
+
+UNSTARTED = locks.make_strategy("none", workers=())
+
+
+class CannotRunHere(Exception):  # noqa: N818  # no error: a skip
+    """The workload says that this scenario cannot run on this machine: the trial is skipped, with that reason."""
+
+
+def run_trial(path: Path) -> int:
+    """Run the trial that `path` describes; 0 when its result was written, whatever the outcome."""
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    return _Run(spec).run()
+
+
+class _Run:
+    """The trial's parts, and the order in which they come and go."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.folder = Path(spec["folder"])
+        self.stacks = open(self.folder / "stacks.txt", "w", encoding="utf-8")  # noqa: SIM115  # open to the very end
+        faulthandler.enable(file=self.stacks, all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=self.stacks, all_threads=True)
+        _allow_evidence_and_die_with_parent()
+        self.scenario = Scenario.from_dict(spec["scenario"])
+        self.trial = Trial()
+        self.threads = Threads()
+        self.log = EventLog(self.folder, self.threads)
+        self.points = Points()
+        self.probes = Probes(self.log, self.threads, self.trial, self.points)
+        self.context = TrialContext({}, UNSTARTED, self.log, self.threads, self.trial, self.points)
+        self.facts: dict[str, Any] = {}
+        self.stuck = ("", "")
+        self._written = threading.Lock()  # held by whoever writes the result: the main thread or the watchdog
+
+    def run(self) -> int:
+        """Set up, run, judge, write."""
+        self.log.emit("subject.start")
+        try:
+            workload = self._set_up()
+        except UserError as error:
+            return self._finish_unstarted("setup_error", str(error))
+        except CannotRunHere as reason:
+            return self._finish_unstarted("skipped", str(reason))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the outcome, traceback and all
+            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
+            return self._finish_unstarted("setup_error", "".join(traceback.format_exception_only(error)).strip())
+        workers = workload.workers()
+        for worker in workers:
+            self.trial.tally(worker.name, worker.role)
+        # Barriers and gates are for those who take steps through regions; a target has none.
+        names = [w.name for w in workers if w.role == "drafter"] or [w.name for w in workers]
+        strategy = locks.make_strategy(
+            self.scenario.lock, workers=names, owner=self.scenario.lock_owner, observer=self._lock_event
+        )
+        self.context.strategy = strategy
+        self.probes.use(strategy)
+        watchdog = Watchdog(
+            self.folder,
+            self.log,
+            self.stacks,
+            float(self.spec["hang_timeout_s"]),
+            edges=self.probes.edges,
+            compiling=self.probes.compiling,
+            on_stuck=self._on_stuck,
+            deadlock_s=float(self.spec["extra"].get("deadlock_s", DEADLOCK_S)),
+        )
+        watchdog.start()
+        if self.spec["extra"].get("reference"):
+            self._run_reference(workload)
+        elif self._warm_up(workload):
+            self._run_workers(workload, workers, strategy)
+            self._check(workload)
+        watchdog.stop()
+        return self._finish()
+
+    # the parts
+
+    def _set_up(self) -> Workload:
+        settings = self.spec["pipeline"]
+        if self.scenario.workload == "dflash":  # another workload's keys are its own
+            settings = parse_settings(settings, file=str(self.folder / "spec.json")).to_dict()
+        self.context.settings = settings
+        workload = load(self.scenario.workload)
+        reason = workload.unsupported(self.scenario) if isinstance(workload, KnowsLimits) else ""
+        if self.spec["extra"].get("reference") and not isinstance(workload, HasReference):
+            reason = f'workload "{self.scenario.workload}" has no serial reference'
+        if reason:
+            raise CannotRunHere(reason)
+        self._use_schedule()
+        self.probes.install(self.scenario, enabled=bool(self.spec["probes"]))
+        self.facts["torch"] = torch_setup.prepare(self.scenario)
+        (self.folder / "ready").touch()
+        self.log.emit("subject.ready")
+        workload.setup(self.scenario, self.context)
+        if self.spec["probes"]:
+            self.probes.begin()
+            self.context.sample = self.probes.sample
+        return workload
+
+    def _use_schedule(self) -> None:
+        facts = {"scenario": self.scenario.to_dict(), "pipeline": self.spec["pipeline"]}
+        schedule = make_schedule(
+            self.scenario.schedule,
+            Setting(self.spec["extra"], self.threads, self.folder, self.log.now_ns, facts),
+        )
+        if schedule is not None:
+            self.points.connect(schedule, self.threads)
+
+    def _warm_up(self, workload: Workload) -> bool:
+        if self.scenario.warmup == "none" or not isinstance(workload, WarmsUp):
+            return True
+        try:
+            workload.warm_up(self.scenario.warmup)
+        except Exception as error:  # noqa: BLE001  # recorded with its traceback; the trial ends
+            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
+            return False
+        return True
+
+    def _run_reference(self, workload: Workload) -> None:
+        """One drafter at a time, on this thread: what the losses are when nobody can disturb anybody."""
+        assert isinstance(workload, HasReference)
+        try:
+            workload.reference(self.scenario)
+        except Exception as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
+            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
+
+    def _run_workers(self, workload: Workload, workers: list[Worker], strategy: locks.Strategy) -> None:
+        threads = [
+            threading.Thread(target=self._work, args=(worker, workload, strategy), name=worker.name)
+            for worker in workers
+        ]
+        self.points.begin({worker.name: worker.role for worker in workers})
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()  # the watchdog is the way out
+
+    def _work(self, worker: Worker, workload: Workload, strategy: locks.Strategy) -> None:
+        thread = self.threads.current()
+        thread.worker = worker.name
+        self.log.emit("worker.start")
+        self.points.started(thread)
+        try:
+            torch_setup.apply_to_worker(self.scenario)
+            worker.run()
+        except Exception as error:  # noqa: BLE001  # the worker's end is an outcome, with its whole traceback
+            self.trial.error(error, thread, worker.name, self.log.now_ns())
+            workload.stop()  # it did not end by the workload's own rules: nobody may wait for it
+        finally:
+            self.trial.tally(worker.name).ended_ns = self.log.emit("worker.end")
+            strategy.worker_done(worker.name)
+            self.points.ended(thread)
+
+    def _check(self, workload: Workload) -> None:
+        for problem in workload.check() if isinstance(workload, Checks) else ():
+            self.trial.problems.append((self.log.now_ns(), "error", problem))
+        for label, problem in self.probes.after():
+            self.trial.problems.append((self.log.now_ns(), label, problem))
+
+    def _lock_event(self, event: str, lock: str, worker: str) -> None:
+        self.probes.lock_event(event, lock, worker)
+
+    # the end
+
+    def _on_stuck(self, label: str, reason: str) -> None:
+        with self._written:
+            self.stuck = (label, reason)
+            self._write()
+
+    def _finish_unstarted(self, label: str, reason: str) -> int:
+        with self._written:
+            document = self._document()
+            document.update(outcomes=[label], outcome=label, reason=reason)
+            self.log.close()
+            result.write(self.folder, document)
+        return 0
+
+    def _finish(self) -> int:
+        with self._written:
+            if not self.stuck[0]:
+                self.log.emit("subject.end")
+                self.log.close()
+                self._write()
+        return 0
+
+    def _document(self) -> dict[str, Any]:
+        torch = sys.modules.get("torch")
+        schedule = self.points.finish()
+        return result.build(
+            self.trial,
+            self.scenario,
+            stuck=self.stuck,
+            probes=self.probes.status,
+            extra={
+                "locks": self.probes.locks(),
+                "dropped_events": dict(self.log.dropped),
+                **({"schedule": schedule} if schedule else {}),
+                "facts": {**self.facts, **self.context.facts},
+            },
+            torch_version="" if torch is None else str(torch.__version__),
+        )
+
+    def _write(self) -> None:
+        result.write(self.folder, self._document())
+
+
+def _allow_evidence_and_die_with_parent() -> None:
+    """On Linux: let py-spy of another process read this one, and go when the start server goes."""
+    if platform.system() != "Linux":
+        return
+    libc = ctypes.CDLL(None)
+    libc.prctl(0x59616D61, ctypes.c_ulong(-1 & (2**64 - 1)), 0, 0, 0)  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
+    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+

@@ -1,0 +1,71 @@
+"""Threads that wait in the autograd engine, and which worker a device thread of the engine works for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.torch_internals.engine import Engine, graph_task_id, tag_graph
+
+from ..schedules.base import ENGINE, Wait
+from ..waitgraph import Edge
+from .base import Quiet, Scope, said
+
+
+class EngineProbe(Quiet):
+    """Events at both ends of every run of the engine; on a CUDA device, the run's graph is tagged with its worker."""
+
+    name = "engine"
+
+    def __init__(self, scope: Scope) -> None:
+        self._log = scope.log
+        self._threads = scope.threads
+        self._points = scope.points
+        self._adapter = Engine()
+
+    def install(self) -> str:
+        """Wraps the engine's one entry."""
+        found = self._adapter.install(self)
+        if found.ok:
+            self._threads.use_graph_tasks(graph_task_id)
+        return said(found)
+
+    def engine_enter(self, roots: Sequence[Any]) -> None:
+        """About to hand a graph to the engine and to wait for it."""
+        thread = self._threads.current()
+        thread.in_engine += 1
+        # On the CPU the engine runs on the calling thread, which is the worker's own: nothing to tag.
+        device = next((str(root.device) for root in roots if getattr(root, "is_cuda", False)), "")
+        thread.engine_device = device
+        self._log.emit("engine.enter")
+        if device and thread.worker:
+            worker = thread.worker
+            for root in roots:
+                if getattr(root, "requires_grad", False):
+                    tag_graph(root, lambda task: self._threads.tag_task(task, worker, device))
+        self._points.reach("engine.enter")
+        if device:
+            self._points.blocked(Wait(f"autograd's thread of {device}", lambda: self._serving(device), kind=ENGINE))
+
+    def engine_exit(self) -> None:
+        """The engine has returned or raised."""
+        thread = self._threads.current()
+        thread.in_engine -= 1
+        self._log.emit("engine.exit")
+        self._points.unblocked()
+        self._points.reach("engine.exit")
+
+    def _serving(self, device: str) -> list[int]:
+        threads = list(self._threads.by_ident.values())
+        return [thread.ident for thread in threads if thread.engine and thread.engine_device in ("", device)]
+
+    def edges(self) -> list[Edge]:
+        """A thread in the engine waits for the device's thread, whoever's graph that one is running."""
+        threads = list(self._threads.by_ident.values())
+        return [
+            Edge(waiter.label(), f"autograd's thread of {waiter.engine_device}", engine.label())
+            for waiter in threads
+            if waiter.in_engine > 0 and waiter.engine_device and not waiter.engine
+            for engine in threads
+            if engine.engine and engine.engine_device in ("", waiter.engine_device)
+        ]

@@ -1,0 +1,1 @@
+"""Small workloads that ship with the harness."""

@@ -1,0 +1,141 @@
+"""What one trial did, by worker: steps, losses, counts, errors. Written by the workers, read at the end.
+
+A worker's tally is written by its own thread only (its engine thread may add counts while the worker waits in
+backward), so there is no lock. `Trial.errors` is appended to by many threads; `list.append` is atomic.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from .classify import Fault, classify
+from .identity import Thread
+
+MAX_ERRORS = 200  # full tracebacks kept in a trial; more are counted
+MAX_LOSSES = 20_000  # a worker
+
+
+@dataclass
+class Tally:
+    """One worker's account. Times are nanoseconds since the subject started."""
+
+    role: str
+    steps_ok: int = 0
+    steps_failed: int = 0
+    tokens: int = 0
+    compiles: int = 0
+    dense_calls: int = 0
+    losses: list[float | None] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    first_good_ns: int | None = None
+    ended_ns: int | None = None  # of its last step
+    steps: list[tuple[int, int]] = field(default_factory=list)  # (end ns, tokens) of every good step
+    first_error_step: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The worker's part of `result.json`; losses that are no number become null."""
+        return {
+            "role": self.role,
+            "steps_ok": self.steps_ok,
+            "steps_failed": self.steps_failed,
+            "tokens": self.tokens,
+            "compiles": self.compiles,
+            "dense_calls": self.dense_calls,
+            "losses": [None if x is None or not math.isfinite(x) else x for x in self.losses],
+            "counts": self.counts,
+            "facts": self.facts,
+            "first_good_s": None if self.first_good_ns is None else self.first_good_ns / 1e9,
+            "first_error_step": self.first_error_step,
+        }
+
+
+@dataclass
+class ErrorRecord:
+    """One exception: what, where, when, and who was inside a trace at that moment."""
+
+    label: str
+    type: str
+    message: str
+    fingerprint: str
+    worker: str
+    thread: str
+    region: str
+    step: int
+    at_ns: int
+    traceback: str
+    tracers: list[dict[str, str]] = field(default_factory=list)
+    consequence: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """As in a row of `results.jsonl`."""
+        out = dict(vars(self))
+        out["at_s"] = out.pop("at_ns") / 1e9
+        return out
+
+
+class Trial:
+    """Everything that ends up in `result.json` besides what probes add."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Tally] = {}
+        self.errors: list[ErrorRecord] = []
+        self.errors_dropped = 0
+        self.problems: list[tuple[int, str, str]] = []  # (at ns, label, text) of findings that are no exceptions
+        self.other_compiles = 0  # graphs compiled by threads that belong to no worker (the main thread's warm-up)
+        self.other_dense_calls = 0
+        self.first_dense_ns: int | None = None
+
+    def tally(self, worker: str, role: str = "") -> Tally:
+        """The worker's account, opened at its first mention."""
+        found = self.workers.get(worker)
+        if found is None:
+            found = self.workers.setdefault(worker, Tally(role))
+        if role:
+            found.role = role  # a workload may report facts of a worker before it declares it
+        return found
+
+    def error(self, exc: BaseException, thread: Thread, worker: str, at_ns: int) -> ErrorRecord:
+        """Record an exception that left a step, a warm-up or a worker; the same object is recorded once."""
+        fault = classify(exc)
+        record = ErrorRecord(
+            **vars(fault),
+            worker=worker,
+            thread=thread.name,
+            region=getattr(exc, "_harness_region", ""),
+            step=thread.step,
+            at_ns=at_ns,
+            traceback="".join(traceback.format_exception(exc)),
+            tracers=_tracers_of(fault, exc),
+            consequence=bool(getattr(exc, "consequence", False)),  # e.g. a barrier that was aborted for another's sake
+        )
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(record)
+        else:
+            self.errors_dropped += 1
+        return record
+
+    def window(self) -> tuple[float | None, float | None]:
+        """(start-up seconds, real tokens a second) over the drafters.
+
+        Start-up: the last drafter's first good step. Throughput: tokens of the steps that ended in the window from then
+        to the moment the first drafter ended its last step, in which all are warm and all still work; None when a
+        drafter had no good step or when the window holds no step.
+        """
+        drafters = [t for t in self.workers.values() if t.role == "drafter"]
+        first = [t.first_good_ns for t in drafters if t.first_good_ns is not None]
+        if not drafters or len(first) < len(drafters):
+            return None, None
+        opened = max(first)
+        closed = min(t.steps[-1][0] for t in drafters)
+        tokens = sum(n for t in drafters for at, n in t.steps if opened < at <= closed)
+        rate = tokens / ((closed - opened) / 1e9) if tokens and closed > opened else None
+        return opened / 1e9, rate
+
+
+def _tracers_of(fault: Fault, exc: BaseException) -> list[dict[str, str]]:
+    found = getattr(exc, "_harness_tracers", None)
+    return list(found) if fault.label == "fx_error" and found else []

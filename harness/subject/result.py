@@ -1,0 +1,76 @@
+"""`result.json`: what a trial came to, by the subject's own account. Written once, last and atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.core.outcome import primary
+from harness.core.scenario import Scenario
+
+from .record import Trial
+
+
+def outcomes(trial: Trial, scenario: Scenario, stuck: str) -> tuple[list[str], str]:
+    """The labels, earliest cause first and consequences left out, and the reason for those that are no exception."""
+    found: list[tuple[int, str]] = [(e.at_ns, e.label) for e in trial.errors if not e.consequence]
+    found += [(at, label) for at, label, _ in trial.problems]
+    if not found and trial.errors:  # a consequence without its cause is a cause
+        found = [(e.at_ns, e.label) for e in trial.errors]
+    dense = sum(tally.dense_calls for tally in trial.workers.values()) + trial.other_dense_calls
+    if dense and scenario.compile != "none":
+        found.append((trial.first_dense_ns or 0, "dense"))
+    found.sort(key=lambda pair: pair[0])
+    labels = list(dict.fromkeys(label for _, label in found))
+    if stuck:
+        labels.append(stuck)
+    reason = "; ".join(text for _, _, text in trial.problems[:5])
+    return labels or ["ok"], reason
+
+
+def build(
+    trial: Trial,
+    scenario: Scenario,
+    *,
+    stuck: tuple[str, str],
+    probes: Mapping[str, str],
+    extra: Mapping[str, Any],
+    torch_version: str,
+) -> dict[str, Any]:
+    """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts."""
+    labels, reason = outcomes(trial, scenario, stuck[0])
+    startup, rate = trial.window()
+    drafters = [tally for tally in trial.workers.values() if tally.role == "drafter"]
+    return {
+        "schema": 1,
+        "outcomes": labels,
+        "outcome": primary(labels),
+        "reason": stuck[1] or reason,
+        "fx_errors": sum(1 for e in trial.errors if e.label == "fx_error"),
+        "dense_calls": sum(t.dense_calls for t in trial.workers.values()) + trial.other_dense_calls,
+        "compiles": sum(t.compiles for t in trial.workers.values()) + trial.other_compiles,
+        "startup_s": startup,
+        "tokens_per_s": rate,
+        "steps_ok": sum(t.steps_ok for t in drafters),
+        "steps_failed": sum(t.steps_failed for t in drafters),
+        "steps_expected": scenario.steps * scenario.drafters,
+        "errors": [error.as_json() for error in trial.errors],
+        "errors_dropped": trial.errors_dropped,
+        "problems": [{"label": label, "text": text} for _, label, text in trial.problems],
+        "workers": {name: tally.as_json() for name, tally in sorted(trial.workers.items())},
+        "probes": dict(probes),
+        "torch": torch_version,
+        "python": platform.python_version(),
+        **extra,
+    }
+
+
+def write(folder: Path, document: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
+    partial = folder / "result.part"
+    partial.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
+    os.replace(partial, folder / "result.json")

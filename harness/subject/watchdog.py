@@ -1,0 +1,90 @@
+"""The one thread that the harness adds to a subject: it tells a deadlock or a hang from work, and says so in time.
+
+`deadlock`: the same wait-for cycle at every look for 5 s. `hang`: no event for the hang timeout, which is four times as
+long while a compile is open, since a compile of a large graph is silent. Both end the trial: the result is written from
+here with all stacks, and the executor, which sees `hang.json`, adds native stacks and kills the process group. The
+watchdog's own silence is noticed from outside by the age of the file `heartbeat`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from .eventlog import EventLog
+from .waitgraph import Edge, find_cycle
+
+LOOK_S = 0.25
+DEADLOCK_S = 5.0
+COMPILE_FACTOR = 4
+
+
+class Watchdog:
+    """`start` … `stop`; `on_stuck(label, reason)` is called at most once, on the watchdog's thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        log: EventLog,
+        stacks: IO[str],
+        hang_timeout_s: float,
+        edges: Callable[[], list[Edge]],
+        compiling: Callable[[], bool],
+        on_stuck: Callable[[str, str], None],
+        deadlock_s: float = DEADLOCK_S,
+    ) -> None:
+        self._folder = folder
+        self._log = log
+        self._stacks = stacks
+        self._timeout_s = hang_timeout_s
+        self._edges = edges
+        self._compiling = compiling
+        self._on_stuck = on_stuck
+        self._deadlock_s = deadlock_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="harness-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End and wait for the end."""
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        cycle: list[Edge] = []
+        since = 0.0
+        heartbeat = self._folder / "heartbeat"
+        while not self._stop.wait(LOOK_S):
+            heartbeat.touch()
+            now = time.monotonic()
+            found = find_cycle(self._edges())
+            if not found or found != cycle:
+                cycle, since = found, now
+            elif now - since >= self._deadlock_s:
+                self._report("deadlock", "; ".join(str(edge) for edge in cycle))
+                return
+            silent_s = (self._log.now_ns() - self._log.last_ns) / 1e9
+            allowed = self._timeout_s * (COMPILE_FACTOR if self._compiling() else 1)
+            if silent_s > allowed:
+                waits = "; ".join(str(edge) for edge in self._edges()) or "no known lock is waited for"
+                self._report("hang", f"no event for {silent_s:.0f} s; {waits}")
+                return
+
+    def _report(self, label: str, reason: str) -> None:
+        self._log.emit(label, f',"why":{json.dumps(reason)}')
+        self._stacks.write(f"=== {label}: {reason}\n")
+        self._stacks.flush()
+        faulthandler.dump_traceback(file=self._stacks, all_threads=True)
+        self._on_stuck(label, reason)
+        partial = self._folder / "hang.part"
+        partial.write_text(json.dumps({"label": label, "reason": reason}) + "\n", encoding="utf-8")
+        os.replace(partial, self._folder / "hang.json")  # the executor's sign: take native stacks, then kill

@@ -1,0 +1,141 @@
+"""Workloads that end badly, each in one way. A subject imports this file as the user's own module would be."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from harness.core.workload import Context, Scenario, Worker
+
+
+class _OneWorker:
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        self.scenario = scenario
+        self.ctx = ctx
+
+    def workers(self) -> list[Worker]:
+        return [Worker("drafter-0", "drafter", "cpu", self.run)]
+
+    def stop(self) -> None:
+        pass
+
+    def run(self) -> None:
+        raise AssertionError("a subclass says how it ends")
+
+
+class Segfault(_OneWorker):
+    def run(self) -> None:
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+        ctypes.string_at(0)
+
+
+class Abort(_OneWorker):
+    def run(self) -> None:
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+        os.abort()
+
+
+class Killed(_OneWorker):
+    def run(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Exits(_OneWorker):
+    def run(self) -> None:
+        os._exit(7)
+
+
+class FailsInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        raise FileNotFoundError("no such model: planted")
+
+
+class FailsToImport:
+    def __init__(self) -> None:
+        import a_module_that_is_not_there  # noqa: F401
+
+
+class Raises(_OneWorker):
+    def run(self) -> None:
+        raise ValueError("planted: worker 17 at 0xdeadbeef")
+
+
+class StepFails(_OneWorker):
+    def run(self) -> None:
+        try:
+            with self.ctx.region("step", "drafter-0"), self.ctx.region("forward", "drafter-0"):
+                raise KeyError("planted")
+        except KeyError as error:
+            self.ctx.step_failed("drafter-0", error)
+        self.ctx.step("drafter-0", tokens=3, loss=2.0)
+
+
+class Hangs(_OneWorker):
+    def run(self) -> None:
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+        threading.Event().wait()
+
+
+class HoldsTheInterpreterLock(_OneWorker):
+    """A native call that keeps the interpreter lock, so that not even the watchdog runs."""
+
+    def run(self) -> None:
+        time.sleep(1.0)  # the watchdog has shown its first sign of life
+        ctypes.PyDLL(None).sleep(3600)
+
+
+class LockCycle:
+    """Two workers, the strategy's lock and a barrier: one waits in the barrier holding the lock, one for the lock."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        self.ctx = ctx
+        self.inside = threading.Event()
+        self.never = threading.Event()
+
+    def workers(self) -> list[Worker]:
+        return [
+            Worker("drafter-0", "drafter", "cpu", self.first),
+            Worker("drafter-1", "drafter", "cpu", self.second),
+        ]
+
+    def stop(self) -> None:
+        self.never.set()
+
+    def first(self) -> None:
+        with self.ctx.region("step", "drafter-0"):
+            self.inside.set()
+            # What a recompute on another thread under a thread-owned lock does: wait for the lock that oneself holds.
+            other = threading.Thread(target=self._again, name="recompute")
+            other.start()
+            other.join()
+
+    def _again(self) -> None:
+        with self.ctx.region("step", "drafter-0"):
+            pass
+
+    def second(self) -> None:
+        self.inside.wait(10)
+        with self.ctx.region("step", "drafter-1"):
+            pass
+
+
+class Chatters(_OneWorker):
+    def run(self) -> None:
+        for _ in range(64):
+            sys.stdout.write("x" * 65536)
+        sys.stdout.flush()
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+
+
+class LeavesAChild(_OneWorker):
+    """A grandchild that would sleep for an hour; its pid is a fact of the result."""
+
+    def run(self) -> None:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+        self.ctx.fact("drafter-0", "child", child.pid)
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)

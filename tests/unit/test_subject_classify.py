@@ -1,0 +1,61 @@
+"""Exceptions → outcome labels and fingerprints."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from harness.subject.classify import FX_ERROR, classify, normalise
+
+MESSAGES = [
+    (RuntimeError(f"{FX_ERROR} a dynamo-optimized function. This is not supported at the moment."), "fx_error"),
+    (NameError("module is not installed as a submodule"), "graph_corrupt"),
+    (RuntimeError("These storage data ptrs are not allocated in pool (0, 1) but should be {1}"), "cudagraph_pool"),
+    (RuntimeError("accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run."),
+     "cudagraph_overwritten"),
+    (RuntimeError("CUDA error: operation not permitted when stream is capturing"), "capture_invalidated"),
+    (RuntimeError("CUDA error: an illegal memory access was encountered"), "cuda_fault"),
+    (MemoryError(), "out_of_memory"),
+    (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out_of_memory"),
+    (ValueError("something else"), "error"),
+    (AssertionError(), "error"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "label"), MESSAGES, ids=[label for _, label in MESSAGES])
+def test_labels(error: Exception, label: str) -> None:
+    assert classify(error).label == label
+
+
+def test_the_label_of_a_cause_is_found_below_its_wrapper() -> None:
+    outer = ValueError("backend failed")
+    outer.__cause__ = RuntimeError(f"{FX_ERROR} …")
+    assert classify(outer).label == "fx_error"
+    assert classify(outer).type == "ValueError"
+
+
+def test_a_bare_assertion_in_cudagraph_trees_is_the_thread_local_one(tmp_path: Path) -> None:
+    folder = tmp_path / "torch" / "_inductor"
+    folder.mkdir(parents=True)
+    source = folder / "cudagraph_trees.py"
+    source.write_text("def get_container():\n    assert False\n")
+    spec = importlib.util.spec_from_file_location("planted_cudagraph_trees", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(AssertionError) as raised:
+        module.get_container()
+    fault = classify(raised.value)
+    assert fault.label == "cudagraph_tls"
+    assert "_inductor/cudagraph_trees.py:get_container" in fault.fingerprint
+
+
+def test_a_fingerprint_forgets_numbers_addresses_and_folders() -> None:
+    one = classify(ValueError("tensor 17 at 0x7f00aa in /home/a/x.py"))
+    two = classify(ValueError("tensor 3 at 0x7f11bb in /srv/b/c/x.py"))
+    other = classify(ValueError("tensor 17 at 0x7f00aa in /home/a/y.py"))
+    assert one.fingerprint == two.fingerprint != other.fingerprint
+    assert normalise("a  /tmp/x/y.py:12") == "a …/y.py:N"
