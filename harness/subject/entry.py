@@ -28,6 +28,7 @@ from .probes import Probes
 from .record import Trial
 from .schedules import make_schedule
 from .schedules.base import Setting
+from .split import OneDrafter, SplitPipeline
 from .watchdog import DEADLOCK_S, Watchdog
 from .workloads import load
 
@@ -113,7 +114,7 @@ class _Run:
         if self.scenario.workload == "dflash":  # another workload's keys are its own
             settings = parse_settings(settings, file=str(self.folder / "spec.json")).to_dict()
         self.context.settings = settings
-        workload = load(self.scenario.workload)
+        workload = self._workload()
         reason = workload.unsupported(self.scenario) if isinstance(workload, KnowsLimits) else ""
         if self.spec["extra"].get("reference") and not isinstance(workload, HasReference):
             reason = f'workload "{self.scenario.workload}" has no serial reference'
@@ -129,6 +130,17 @@ class _Run:
             self.probes.begin()
             self.context.sample = self.probes.sample
         return workload
+
+    def _workload(self) -> Workload:
+        """As the axis says; the DFlash pipeline under `lock = "process"` comes in two halves (`split`)."""
+        if self.scenario.workload == "dflash":
+            if "drafter" in self.spec["extra"]:
+                return OneDrafter(self.spec)
+            if self.scenario.lock == "process":
+                return SplitPipeline(self.spec)
+        elif self.scenario.lock == "process":
+            raise CannotRunHere(f'lock=process: workload "{self.scenario.workload}" cannot be split into processes')
+        return load(self.scenario.workload)
 
     def _use_schedule(self) -> None:
         facts = {"scenario": self.scenario.to_dict(), "pipeline": self.spec["pipeline"]}

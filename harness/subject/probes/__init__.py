@@ -63,7 +63,7 @@ class Probes:
     def begin(self) -> None:
         """The workload is built; nothing of it runs yet."""
         for probe in self._probes:
-            if self.status[probe.name] == "ok":
+            if self.status.get(probe.name) == "ok":
                 probe.begin()
 
     def sample(self) -> None:

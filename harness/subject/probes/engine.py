@@ -11,6 +11,9 @@ from ..schedules.base import ENGINE, Wait
 from ..waitgraph import Edge
 from .base import Quiet, Scope, said
 
+ANY = "some device"
+"""Of a thread that calls the engine from inside a trace: which device it waits for cannot be asked there."""
+
 
 class EngineProbe(Quiet):
     """Events at both ends of every run of the engine; on a CUDA device, the run's graph is tagged with its worker."""
@@ -34,11 +37,15 @@ class EngineProbe(Quiet):
         """About to hand a graph to the engine and to wait for it."""
         thread = self._threads.current()
         thread.in_engine += 1
-        # On the CPU the engine runs on the calling thread, which is the worker's own: nothing to tag.
-        device = next((str(root.device) for root in roots if getattr(root, "is_cuda", False)), "")
+        # On the CPU the engine runs on the calling thread, which is the worker's own: nothing to tag. Inside a trace or a
+        # compile the roots are stand-ins, and to ask one for its device would run a torch operation in the very window.
+        if thread.tracing or thread.compiling:
+            device = ANY if any(other.engine for other in list(self._threads.by_ident.values())) else ""
+        else:
+            device = next((str(root.device) for root in roots if getattr(root, "is_cuda", False)), "")
         thread.engine_device = device
         self._log.emit("engine.enter")
-        if device and thread.worker:
+        if device and device != ANY and thread.worker:
             worker = thread.worker
             for root in roots:
                 if getattr(root, "requires_grad", False):
@@ -57,7 +64,7 @@ class EngineProbe(Quiet):
 
     def _serving(self, device: str) -> list[int]:
         threads = list(self._threads.by_ident.values())
-        return [thread.ident for thread in threads if thread.engine and thread.engine_device in ("", device)]
+        return [thread.ident for thread in threads if thread.engine and (device == ANY or thread.engine_device in ("", device))]
 
     def edges(self) -> list[Edge]:
         """A thread in the engine waits for the device's thread, whoever's graph that one is running."""
@@ -67,5 +74,5 @@ class EngineProbe(Quiet):
             for waiter in threads
             if waiter.in_engine > 0 and waiter.engine_device and not waiter.engine
             for engine in threads
-            if engine.engine and engine.engine_device in ("", waiter.engine_device)
+            if engine.engine and (waiter.engine_device == ANY or engine.engine_device in ("", waiter.engine_device))
         ]

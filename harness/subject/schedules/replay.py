@@ -5,6 +5,11 @@ two points, so a thread that is about to try a lock is held there until its `acq
 comes to another point than the recording says, or an order that cannot go on, is a divergence: it is kept, and everybody
 is let go, since from there on there is no order to follow.
 
+Which thread runs between two points is not recorded. A thread runs on at once after its point, unless the event that it
+comes to next is one of `late` (`spec["extra"]["late"]`): then it runs on only when that event is next. Where a recording
+was made of threads that ran at the same time (`delays`), a read that came late can only be had so; `harness replay` finds
+out which, by the divergences.
+
 Also runs orders that were never recorded: `harness minimise` splices two recordings and asks what comes of it.
 """
 
@@ -19,7 +24,7 @@ from harness.core.schedulespec import ScheduleSpec
 
 from ..identity import Thread
 from .base import Schedule, Setting
-from .crew import LOOK_S, Seat, seat_name
+from .crew import Seat, seat_name
 from .serial import Serial
 
 _TRYING = "(about to take a lock)"
@@ -31,6 +36,8 @@ class Replay(Serial):
 
     def __init__(self, recording: Recording, setting: Setting) -> None:
         super().__init__(setting)
+        self._late = frozenset(setting.extra.get("late", ()))
+        self._parked: set[str] = set()  # seats whose point has been passed, but which do not run on yet
         self._events = [event for event in recording.events if event.point not in CONTENTION]
         self._own: dict[str, list[int]] = {}  # seat → indices of its events, the next one last
         for index in reversed(range(len(self._events))):
@@ -46,7 +53,7 @@ class Replay(Serial):
             came = Passed(seat_name(thread), point, info)
             with self.crew.changed:
                 expected = self._expected(came.seat)
-                if not self.over and came != expected:
+                if not self.over and (expected is None or came != self._events[expected]):
                     self._diverge(came, expected, "another point came")
         super().reach(point, thread, info)
 
@@ -56,39 +63,35 @@ class Replay(Serial):
             return
         with self.crew.changed:
             expected = self._expected(seat_name(thread))
-            if expected is None or expected.point != _ACQUIRED[lock]:
+            if self.over or expected is None or self._events[expected].point != _ACQUIRED[lock]:
                 return
-            seat = self.crew.arrive(thread, _TRYING, lock)
-            self.crew.changed.notify_all()
-            while not self.over and not (self._is_next(thread) and not self._running()):
-                self._next()  # for its verdict: the order may have come to an end
-                self.crew.changed.wait(LOOK_S)
-                self._mind_the_silence()
-            seat.at = None
+            self.wait_for_turn(self.crew.arrive(thread, _TRYING, lock))
 
     def choose(self, waiting: Sequence[Seat]) -> Seat | None:
-        """The seat of the next event, if it is there; a seat at a lock goes by itself (`trying`)."""
-        if self._next_index >= len(self._events):
-            return None
-        wanted = self._events[self._next_index]
-        for seat in waiting:
-            if seat_name(seat.thread) == wanted.seat:
+        """The seat of the next event, if it is there, or at the lock that it will then have."""
+        seats = {seat_name(seat.thread): seat for seat in waiting}
+        while self._next_index < len(self._events):
+            wanted = self._events[self._next_index]
+            seat = seats.get(wanted.seat)
+            if seat is None or seat.at is None:
+                self._diverge(None, self._next_index, self._why(wanted))
+                return None
+            if wanted.seat in self._parked or seat.at.point == _TRYING:
+                self._parked.discard(wanted.seat)
                 return seat
-        self._diverge(None, wanted, self._why(wanted))
+            own = self._own[wanted.seat]
+            own.pop()
+            self._next_index += 1
+            if not own or own[-1] not in self._late:
+                return seat
+            self._parked.add(wanted.seat)
         return None
-
-    def passed(self, seat: Seat, point: str, info: str) -> None:
-        """The next event is another now."""
-        self._own[seat_name(seat.thread)].pop()
-        self._next_index += 1
-        self.crew.changed.notify_all()
 
     def result(self) -> dict[str, Any]:
         """`order`: "same", or "diverged" with the event that should have come and the one that did."""
         left = len(self._events) - self._next_index
         if self._divergence is None and left:
-            wanted = self._events[self._next_index]
-            self._diverge(None, wanted, "the trial ended before it")
+            self._diverge(None, self._next_index, "the trial ended before it")
         return {
             "kind": "replay",
             "order": "same" if self._divergence is None else "diverged",
@@ -97,13 +100,10 @@ class Replay(Serial):
             "recorded": len(self._events),
         }
 
-    def _is_next(self, thread: Thread) -> bool:
-        own = self._own.get(seat_name(thread))
-        return own is not None and own[-1:] == [self._next_index]
-
-    def _expected(self, seat: str) -> Passed | None:
+    def _expected(self, seat: str) -> int | None:
+        """The index of the event that this seat comes to next; None when it should come to none."""
         own = self._own.get(seat)
-        return self._events[own[-1]] if own else None
+        return own[-1] if own else None
 
     def _why(self, wanted: Passed) -> str:
         able = self.crew.able(lambda seat: False)
@@ -112,13 +112,19 @@ class Replay(Serial):
                 return f"it cannot come: {self.crew.chain(seat, able)}"
         return "its thread has ended, or works for nobody"
 
-    def _diverge(self, came: Passed | None, expected: Passed | None, why: str) -> None:
-        """With the lock held."""
+    def _ahead(self) -> set[int]:
+        """The events at which others wait already: what lies before them has happened, perhaps too early."""
+        waiting = [seat_name(seat.thread) for seat in self.crew.seats.values() if seat.at is not None]
+        return {own[-1] for name in waiting if name not in self._parked and (own := self._own.get(name))}
+
+    def _diverge(self, came: Passed | None, expected: int | None, why: str) -> None:
+        """With the lock held. `expected`: an index."""
         self._divergence = {
-            "index": self._next_index,
-            "expected": None if expected is None else str(expected),
+            "index": self._next_index if expected is None else expected,
+            "expected": None if expected is None else str(self._events[expected]),
             "came": None if came is None else str(came),
             "why": why,
+            "ahead": sorted(self._ahead()),
         }
         self.let_go()
 

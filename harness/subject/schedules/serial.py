@@ -33,6 +33,7 @@ class Serial:
         self.lost = 0
         self._silent_s = float(setting.extra.get("silent_s", SILENT_S))
         self._gone: set[int] = set()  # idents of threads that fell silent
+        self._chosen: Seat | None = None  # who is to go on, until it has
 
     def choose(self, waiting: Sequence[Seat]) -> Seat | None:
         """Who goes on, of those at a point, when nobody runs. None: the schedule has given up."""
@@ -105,28 +106,34 @@ class Serial:
         with self.crew.changed:
             self._gone.discard(thread.ident)
             seat = self.crew.arrive(thread, point, info)
-            self.crew.changed.notify_all()
-            while not self.over and self._next() is not seat:
-                self.crew.changed.wait(LOOK_S)
-                self._mind_the_silence()
-            seat.at = None
+            self.wait_for_turn(seat)
             self.recorder.add(thread, point, info)
             if not self.over:
                 self.passed(seat, point, info)
+
+    def wait_for_turn(self, seat: Seat) -> None:
+        """Until `seat` is chosen, or nobody is held any more; with the lock held. It runs from then on."""
+        self.crew.changed.notify_all()
+        while not self.over and self._next() is not seat:
+            self.crew.changed.wait(LOOK_S)
+            self._mind_the_silence()
+        seat.at = None
+        if self._chosen is seat:
+            self._chosen = None
 
     def _mine(self, thread: Thread) -> bool:
         """Workers and who works for them; the main thread and the workload's own are left alone."""
         return thread.worker in self.crew.workers
 
     def _next(self) -> Seat | None:
-        """The one that may go, if it is time to say: all have started, and nobody runs."""
-        if self._running() or self.over:
-            return None
-        waiting = [seat for seat in self.crew.seats.values() if seat.at is not None and not seat.ended]
-        chosen = self.choose(waiting) if waiting else None
-        if waiting and chosen is None:
-            self.let_go()
-        return chosen
+        """The one that may go. Chosen once, when it is time to say: all have started, and nobody runs."""
+        if self._chosen is None and not self.over and not self._running():
+            waiting = [seat for seat in self.crew.seats.values() if seat.at is not None and not seat.ended]
+            self._chosen = self.choose(waiting) if waiting else None
+            if waiting and self._chosen is None:
+                self.let_go()
+            self.crew.changed.notify_all()
+        return self._chosen
 
     def _running(self) -> bool:
         seated = {seat.thread.worker for seat in self.crew.seats.values()}

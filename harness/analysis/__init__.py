@@ -1,0 +1,1 @@
+"""Statistics over result rows: pure functions. Never imports torch."""

@@ -1,0 +1,169 @@
+"""A failing and a passing recording → the one pair of events whose order decides, and a directed plan that says so.
+
+After delta debugging of schedules (Choi and Zeller, *Isolating failure-inducing thread schedules*, ISSTA 2002): between an
+order that passes and one that fails there are two neighbours of which one passes and one fails. Departure: it is done by
+two binary searches over spliced orders, not over switch positions. First: how much of the failing order is needed before
+the passing one may take over; its last event is the one that comes too early. Then: before which other event it must come.
+
+Pure: what an order comes to is asked of `fails`, which runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.core.errors import UserError
+from harness.core.plan import Plan, Step
+from harness.core.points import is_point
+from harness.core.recording import Passed
+
+Order = Sequence[Passed]
+Fails = Callable[[Order], bool]
+
+
+class NothingToMinimise(UserError):
+    """The two recordings do not differ in what they come to, when they are run again."""
+
+
+@dataclass(frozen=True)
+class CriticalPair:
+    """`first` before `second` fails, the other way round passes. Both are indices into `order`, which fails."""
+
+    order: tuple[Passed, ...]
+    first: int
+    second: int
+    asked: int  # orders that were run
+
+    @property
+    def events(self) -> tuple[Passed, Passed]:
+        """The two."""
+        return self.order[self.first], self.order[self.second]
+
+    def __str__(self) -> str:
+        first, second = self.events
+        return f"{first} before {second}"
+
+
+def critical_pair(failing: Order, passing: Order, fails: Fails) -> CriticalPair:
+    """The pair. Raises NothingToMinimise when the failing order does not fail again, or the passing one does."""
+    asked = _Asked(fails)
+    if not asked(failing):
+        raise NothingToMinimise(
+            "the failing recording, replayed, does not fail: its outcome hangs on more than the order of sync points"
+        )
+    if asked(passing):
+        raise NothingToMinimise("the passing recording, replayed, fails as well: there is no order to tell them apart")
+    needed = _first_true(lambda length: asked(splice(failing, passing, length)), 0, len(failing))
+    early = failing[needed - 1]
+    prefix = list(failing[: needed - 1])
+    rest = list(splice(failing, passing, needed - 1))[needed - 1 :]
+    # Where the passing order has the event; an event that it does not have comes last.
+    at = rest.index(early) if early in rest else len(rest)
+    if at == 0:
+        raise NothingToMinimise(f"{early} makes the difference by being there at all, not by coming before another event")
+    without = rest[:at] + rest[at + 1 :]
+
+    def moved(position: int) -> list[Passed]:
+        return [*prefix, *without[:position], early, *without[position:]]
+
+    # It fails at position 0 and passes where it was. The last position at which it fails is before the other event.
+    too_late = _first_true(lambda position: not asked(moved(position)), 0, at)
+    order = moved(too_late - 1)
+    first = len(prefix) + too_late - 1
+    return CriticalPair(tuple(order), first, first + 1, asked.count)
+
+
+def splice(failing: Order, passing: Order, length: int) -> list[Passed]:
+    """The first `length` events of the failing order, then the passing one's rest.
+
+    Of a thread that has gone another way by then nothing is asked any more: the passing order knows not where it goes.
+    """
+    taken = list(failing[:length])
+    own: dict[str, list[Passed]] = {}
+    for event in taken:
+        own.setdefault(event.seat, []).append(event)
+    seen: dict[str, int] = {}
+    for event in passing:
+        position = seen.get(event.seat, 0)
+        seen[event.seat] = position + 1
+        before = own.get(event.seat, [])
+        if position >= len(before) and _begins(passing, event.seat, before):
+            taken.append(event)
+    return taken
+
+
+def _begins(order: Order, seat: str, with_these: Sequence[Passed]) -> bool:
+    events = (event for event in order if event.seat == seat)
+    return all(event == next(events, None) for event in with_these)
+
+
+def plans(pair: CriticalPair, workers: Mapping[str, str]) -> Iterator[Plan]:
+    """Directed plans for the pair, the smallest first. `workers`: name → role, as in the recording's head.
+
+    Smallest: the event before `second` in its own thread (which opens the window), then `first`, then `second`. Next: the
+    last event of every other thread before `first` as well. Last: everything up to `second`.
+    """
+    first, second = pair.first, pair.second
+    order = pair.order
+    opens = _last_of(order, order[second].seat, first)
+    others = [
+        _last_of(order, seat, first) for seat in dict.fromkeys(event.seat for event in order[:first])
+        if seat != order[second].seat
+    ]  # fmt: skip
+    window = [index for index in (opens, first, second) if index is not None]
+    wider = sorted({*window, *(index for index in others if index is not None)})
+    for indices in dict.fromkeys((tuple(window), tuple(wider), tuple(range(second + 1)))):
+        made = _plan(order, [index for index in indices if is_point(order[index].point)], workers)
+        if made is not None:
+            yield made
+
+
+def _last_of(order: Order, seat: str, before: int) -> int | None:
+    return next((i for i in range(before - 1, -1, -1) if order[i].seat == seat), None)
+
+
+def _plan(order: Order, indices: Sequence[int], workers: Mapping[str, str]) -> Plan | None:
+    roles: dict[str, str] = {}  # worker → role of the plan
+    counted: dict[str, int] = {}  # worker → index of its previous step
+    steps: list[Step] = []
+    for index in indices:
+        event = order[index]
+        worker = event.seat.removesuffix("@engine")
+        role = roles.setdefault(worker, chr(ord("A") + len(roles)))
+        since = counted.get(worker, -1) + 1
+        same = [e for e in order[since : index + 1] if e.seat.removesuffix("@engine") == worker and e[1:] == event[1:]]
+        steps.append(Step(role, event.point, nth=len(same), info=event.info or None))
+        counted[worker] = index
+    if not steps or len(roles) > 26:
+        return None
+    return Plan({role: workers.get(worker, worker) for worker, role in roles.items()}, steps=steps)
+
+
+def _first_true(holds: Callable[[int], bool], false_at: int, true_at: int) -> int:
+    """The first number at which `holds` is true, given that it is false at one end and true at the other."""
+    while true_at - false_at > 1:
+        middle = (false_at + true_at) // 2
+        if holds(middle):
+            true_at = middle
+        else:
+            false_at = middle
+    return true_at
+
+
+class _Asked:
+    """`fails`, with its answers remembered."""
+
+    def __init__(self, fails: Fails) -> None:
+        self._fails = fails
+        self._known: dict[tuple[Passed, ...], bool] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    def __call__(self, order: Order) -> bool:
+        key = tuple(order)
+        if key not in self._known:
+            self._known[key] = self._fails(key)
+        return self._known[key]

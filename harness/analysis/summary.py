@@ -1,0 +1,214 @@
+"""Rows of results.jsonl → what they say of each scenario, and which errors they share."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.analysis.errors import ErrorGroup, add_errors
+from harness.analysis.intervals import CONFIDENCE, P_MIN, failure_rate_upper, trials_for_safe
+from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+
+Row = Mapping[str, Any]
+Verdict = Literal["unsafe", "safe", "undecided", "incomplete"]
+
+
+@dataclass(frozen=True)
+class ScenarioSummary:
+    """What the trials of one scenario say. The fields up to `confidence` are those of `run --json`.
+
+    `trials` counts what ran, `conclusive` those of them that say something of the subject: the bound and the
+    verdict rest on these. `unavailable` names the probes that could not work in one of them. `outcomes`
+    counts the trials that have a label, so a trial with two labels is in two counts. `startup_s` and
+    `tokens_per_s` are medians, in seconds and real tokens a second; None when nothing was measured.
+    """
+
+    id: str
+    scenario: dict[str, Any]
+    trials: int
+    failures: int
+    outcomes: dict[str, int]
+    fx_errors: int
+    dense_calls: int
+    compiles: int
+    startup_s: float | None
+    tokens_per_s: float | None
+    verdict: Verdict
+    failure_rate_upper: float
+    confidence: float
+    conclusive: int
+    reason: str
+    unavailable: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...] = field(repr=False)
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it could not run here at all."""
+        return self.trials == 0 and SKIPPED in self.outcomes
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of `run --json`, in order."""
+        return {name: getattr(self, name) for name in JSON_FIELDS}
+
+
+JSON_FIELDS = (
+    "id",
+    "scenario",
+    "trials",
+    "failures",
+    "outcomes",
+    "fx_errors",
+    "dense_calls",
+    "compiles",
+    "startup_s",
+    "tokens_per_s",
+    "verdict",
+    "failure_rate_upper",
+    "confidence",
+)
+
+
+def verdict(failures: int, conclusive: int, *, p_min: float = P_MIN, confidence: float = CONFIDENCE) -> Verdict:
+    """One witnessed failure makes `unsafe`; enough trials without any, `safe`; some, `undecided`; none,
+    `incomplete`.
+    """
+    if failures:
+        return "unsafe"
+    if not conclusive:
+        return "incomplete"
+    return "safe" if conclusive >= trials_for_safe(p_min, confidence) else "undecided"
+
+
+class Tally:
+    """The running account of one scenario. It keeps counts and two numbers a trial, never a row."""
+
+    def __init__(self, scenario_id: str, scenario: Mapping[str, Any]) -> None:
+        self.id = scenario_id
+        self.scenario = dict(scenario)
+        self.labels: list[tuple[str, ...]] = []
+        self.sums = dict.fromkeys(("fx_errors", "dense_calls", "compiles"), 0)
+        self.startup: list[float] = []
+        self.rates: list[float] = []
+        self.reason = ""
+        self.unavailable: dict[str, None] = {}
+
+    def add(self, row: Row) -> None:
+        """Count one trial."""
+        labels = tuple(dict.fromkeys(row["outcomes"]))
+        self.labels.append(labels)
+        for name in self.sums:
+            self.sums[name] += int(row.get(name) or 0)
+        _keep(self.startup, row.get("startup_s"))
+        if row["outcome"] == "ok":
+            _keep(self.rates, row.get("tokens_per_s"))
+        self.reason = self.reason or str(row.get("reason") or "")
+        self.unavailable.update(dict.fromkeys(probe for probe, _ in unavailable_probes(row)))
+
+    def summary(self, confidence: float = CONFIDENCE) -> ScenarioSummary:
+        """What was counted so far."""
+        ran = [labels for labels in self.labels if SKIPPED not in labels]
+        failures = sum(any(label in FAILURES for label in labels) for labels in ran)
+        silent = sum(all(label in INCOMPLETE for label in labels) for labels in ran)
+        conclusive = len(ran) - silent
+        outcomes: dict[str, int] = {}
+        for label in (label for labels in self.labels for label in labels):
+            outcomes[label] = outcomes.get(label, 0) + 1
+        return ScenarioSummary(
+            id=self.id,
+            scenario=self.scenario,
+            trials=len(ran),
+            failures=failures,
+            outcomes=outcomes,
+            **self.sums,
+            startup_s=_median(self.startup),
+            tokens_per_s=_median(self.rates),
+            verdict=verdict(failures, conclusive, confidence=confidence),
+            failure_rate_upper=failure_rate_upper(failures, conclusive, confidence),
+            confidence=confidence,
+            conclusive=conclusive,
+            reason=self.reason,
+            unavailable=tuple(self.unavailable),
+            labels=tuple(self.labels),
+        )
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What all rows say.
+
+    `unavailable`: probe → reason → number of trials. `torch`: as the subjects saw it, or "".
+    """
+
+    scenarios: tuple[ScenarioSummary, ...]
+    errors: tuple[ErrorGroup, ...]
+    unavailable: dict[str, dict[str, int]]
+    torch: str
+
+
+class Collector:
+    """Adds rows up as they come; memory grows with scenarios and kinds of error, not with rows' size."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, Tally] = {}
+        self._errors: dict[str, ErrorGroup] = {}
+        self._unavailable: dict[str, dict[str, int]] = {}
+        self._torch = ""
+
+    def add(self, row: Row) -> None:
+        """Count one trial's row."""
+        scenario_id = row["scenario_id"]
+        if scenario_id not in self._tallies:
+            self._tallies[scenario_id] = Tally(scenario_id, row["scenario"])
+        self._tallies[scenario_id].add(row)
+        add_errors(self._errors, row)
+        self._torch = self._torch or str(row.get("torch") or "")
+        for probe, why in unavailable_probes(row):
+            reasons = self._unavailable.setdefault(probe, {})
+            reasons[why] = reasons.get(why, 0) + 1
+
+    def scenario(self, scenario_id: str) -> ScenarioSummary | None:
+        """One scenario so far; None before its first row."""
+        tally = self._tallies.get(scenario_id)
+        return tally.summary() if tally else None
+
+    def summary(self, order: Iterable[str] = ()) -> RunSummary:
+        """Everything so far; scenarios in `order` (ids) first, others as they came."""
+        ids = [*(name for name in order if name in self._tallies)]
+        listed = set(ids)
+        ids += [name for name in self._tallies if name not in listed]
+        groups = sorted(self._errors.values(), key=lambda group: (-group.trials, -group.count, group.fingerprint))
+        return RunSummary(
+            tuple(self._tallies[name].summary() for name in ids),
+            tuple(groups),
+            dict(sorted(self._unavailable.items())),
+            self._torch,
+        )
+
+
+def summarise(rows: Iterable[Row], order: Iterable[str] = ()) -> RunSummary:
+    """Add up all rows; each trial must come once."""
+    collector = Collector()
+    for row in rows:
+        collector.add(row)
+    return collector.summary(order)
+
+
+def unavailable_probes(row: Row) -> list[tuple[str, str]]:
+    """(probe, why) for each probe that could not work in this trial."""
+    return [
+        (probe, str(state).partition(":")[2].strip() or "no reason given")
+        for probe, state in (row.get("probes") or {}).items()
+        if str(state).startswith("unavailable")
+    ]
+
+
+def _keep(values: list[float], value: object) -> None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        values.append(float(value))
+
+
+def _median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None

@@ -1,0 +1,66 @@
+"""`harness minimise`: the one pair of events whose order decides between failing and passing, as a plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import Python, Quiet
+
+
+def minimise(
+    trial: Annotated[Path, typer.Argument(metavar="TRIAL_DIR", help="The folder of a trial that failed.")],
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TRIAL_DIR", help="A trial that passed.  [default: one is looked for]", show_default=False
+        ),
+    ] = None,
+    times: Annotated[int, typer.Option("--times", "-n", min=1, metavar="N", help="How often to confirm the plan.")] = 3,
+    python: Python = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where trials land.  [default: reports/minimise-<UTC time>]", show_default=False),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Bisect a failing and a passing schedule to the critical pair of events, and print it as a directed plan.
+
+    Exit codes: 0 the plan reproduced the failure each time, 1 no plan did, 2 bad input.
+    """
+    from harness.commands.output import emit
+    from harness.control.cases import trials_folder
+    from harness.control.executors import make_executor
+    from harness.control.interpreter import find_python
+    from harness.control.minimise import minimise as search
+
+    folder = trials_folder(out, "minimise")
+    executor = make_executor("local", python=find_python(python))
+    try:
+        found = search(
+            trial,
+            against,
+            executor,
+            folder,
+            times=times,
+            note=lambda text: None if quiet else typer.echo(text, err=True),
+        )
+    finally:
+        executor.close()
+    file = folder / "case.json"
+    if found.case is not None:
+        file.write_text(json.dumps(found.case.to_json(), indent=1) + "\n", encoding="utf-8")
+    if json_output:
+        emit(json.dumps(found.to_json(), indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        emit(f"fails: {found.pair}\n")
+        if found.case is None:
+            emit("no plan of it reproduces the failure: more decides than the order of these points\n")
+        else:
+            emit(f"{found.case.plan.source()}\n")
+            emit(f"reproduced {times}/{times}; again with: harness reproduce {file}\n")
+    raise typer.Exit(0 if found.case is not None else 1)

@@ -1,0 +1,55 @@
+"""`harness replay`: a recorded trial again, in the same order of sync points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import Python
+
+
+def replay(
+    trial: Annotated[Path, typer.Argument(metavar="TRIAL_DIR", help="A trial's folder, below trials/ of a run.")],
+    python: Python = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replay a recording of another torch or harness version.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the trial lands.  [default: reports/replay-<UTC time>]", show_default=False),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Run a trial again in the order that was recorded, and say whether order and outcome are the same.
+
+    Exit codes: 0 both are, 1 one is not (the first differing event is printed), 2 bad input.
+    """
+    from harness.commands.output import emit
+    from harness.control.cases import trials_folder
+    from harness.control.executors import make_executor
+    from harness.control.interpreter import describe_python, find_python
+    from harness.control.replay import read_trial
+    from harness.control.replay import replay as run_again
+
+    old = read_trial(trial)
+    program = find_python(python)
+    torch = str(describe_python(program)["torch"])
+    folder = trials_folder(out, "replay")
+    executor = make_executor("local", python=program)
+    try:
+        found = run_again(old, executor, folder / "trials" / "001-replay", torch=torch, force=force)
+    finally:
+        executor.close()
+    if json_output:
+        emit(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+    else:
+        if found.note:
+            emit(f"forced: {found.note}\n")
+        events = len(old.recording.events)
+        emit(f"order: same, {events} events\n" if found.same_order else f"order: differs at {found.difference}\n")
+        now, then = ", ".join(found.row["outcomes"]), ", ".join(old.outcomes)
+        emit(f"outcome: {now}, as recorded\n" if found.same_outcome else f"outcome: {now}; recorded {then}\n")
+    raise typer.Exit(found.exit_code)

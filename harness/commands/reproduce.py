@@ -1,0 +1,93 @@
+"""`harness reproduce`: makes a hazard happen by its plan, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import Python, Quiet
+
+
+class Where(StrEnum):
+    """What the plan is run against."""
+
+    program = "program"
+    pipeline = "pipeline"
+
+
+def reproduce(
+    hazard: Annotated[
+        str, typer.Argument(metavar="HAZARD", help="A hazard of the catalogue, or a file that minimise wrote.")
+    ],
+    times: Annotated[int, typer.Option("--times", "-n", min=1, metavar="N", help="How many times.")] = 5,
+    lock: Annotated[
+        str | None, typer.Option(metavar="STRATEGY", help="Under this lock strategy: can it still happen?")
+    ] = None,
+    against: Annotated[
+        Where | None,
+        typer.Option(
+            "--in",
+            help="The hazard's small program, or the pipeline.  [default: program; with --lock the pipeline]",
+            show_default=False,
+        ),
+    ] = None,
+    python: Python = None,
+    timeout: Annotated[float, typer.Option(min=1.0, metavar="S", help="Seconds a trial may take.")] = 300.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where trials land.  [default: reports/reproduce-<hazard>-<UTC time>]", show_default=False
+        ),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a hazard's plan, each time in a fresh process, and print the witness: who was where.
+
+    Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here.
+    """
+    from harness.commands.output import emit, emit_report
+    from harness.control.cases import find_case, trials_folder
+    from harness.control.environment import describe_environment
+    from harness.control.executors import make_executor
+    from harness.control.interpreter import find_python
+    from harness.control.reproduce import reproduce as run_plan
+    from harness.control.skips import skip_reason
+    from harness.core.errors import UserError
+    from harness.report.reproduction import print_reproduction
+
+    case = find_case(hazard, lock=lock, where=None if against is None else against.value)
+    environment = describe_environment(find_python(python))
+    if environment["torch"] is None:
+        raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
+    reason = skip_reason(case.scenario, environment)
+    if reason:
+        if json_output:
+            emit(json.dumps({"hazard": case.name, "skipped": reason}, indent=2) + "\n")
+        else:
+            emit(f"{case.name}: cannot run here: {reason}\n")
+        raise typer.Exit(3)
+    folder = trials_folder(out, f"reproduce-{case.name}")
+    executor = make_executor("local", python=str(environment["executable"]))
+    try:
+        found = run_plan(
+            case,
+            executor,
+            folder,
+            times=times,
+            note=lambda text: None if quiet else typer.echo(text, err=True),
+            timeout_s=timeout,
+        )
+    finally:
+        executor.close()
+    document = {**found.to_json(), "environment": environment, "run_dir": str(folder.resolve())}
+    (folder / "reproduce.json").write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
+    if json_output:
+        emit(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        emit_report(lambda console: print_reproduction(console, found))
+    raise typer.Exit(found.exit_code)

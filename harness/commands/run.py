@@ -1,0 +1,103 @@
+"""`harness run`: run a matrix, show how it goes, and say what it showed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.options import MatrixArgument, Only, Python, Quiet, Verbose
+
+
+class ExecutorName(StrEnum):
+    """Where trials can run."""
+
+    local = "local"
+    ray = "ray"
+
+
+def run(
+    matrix: MatrixArgument = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Trials that run at the same time.")
+    ] = 1,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Trials of each scenario, instead of the matrix's number.")
+    ] = None,
+    only: Only = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run folder.  [default: reports/<matrix>-<UTC time>]", show_default=False),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out, or else in reports/latest.")
+    ] = False,
+    python: Python = None,
+    executor: Annotated[
+        ExecutorName | None, typer.Option(help="Where trials run.  [default: local]", show_default=False)
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="S", help="Seconds a trial may take, instead of the matrix's number."),
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a matrix and report what each scenario showed.
+
+    Exit codes: 0 every expectation holds, 1 one is broken or a failure unexpected, 2 bad input,
+    3 interrupted, or no trial says anything.
+    """
+    from rich.console import Console
+
+    from harness.commands.output import emit, emit_report
+    from harness.control.executors import check_executor, make_executor
+    from harness.control.session import RunOptions, open_session, run_session
+    from harness.core.errors import RunFolderError
+    from harness.report.html import write_report
+    from harness.report.progress import make_progress
+    from harness.report.terminal import print_run
+    from harness.report.view import RunView
+
+    options = RunOptions(matrix, out, resume, python, executor and executor.value, jobs, repeats, only, timeout)
+    progress = make_progress(Console(stderr=True), matrix or "harness run", quiet=quiet, verbose=verbose)
+    check_executor(options.executor or "local")
+    with open_session(options, progress.note) as session:
+        with progress:
+            result = run_session(session, make_executor, progress)
+        # Still inside: the folder is locked, so no other run writes to it meanwhile.
+        try:
+            written = write_report(result.run_dir)
+        except (RunFolderError, OSError) as error:  # a full disk must not cost the table or the exit code
+            progress.note(f"no report: {error}")
+        else:
+            progress.note(f"report: {_relative(written)}")
+    if json_output:
+        emit(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        folder = _relative(result.run_dir)
+        view = RunView.of_run(
+            result.summary,
+            result.judgements,
+            result.environment,
+            matrix=Path(str(result.environment["options"]["matrix"])).stem,
+            varying=result.matrix.axes_varying,
+            run_dir=folder,
+            interrupted=result.interrupted,
+            verbose=verbose,
+            resume=f"harness run --resume --out {shlex.quote(folder)}",
+        )
+        emit_report(lambda console: print_run(console, view))
+    raise typer.Exit(result.exit_code)
+
+
+def _relative(path: Path) -> str:
+    """As a user at this prompt would write it."""
+    here = Path.cwd()
+    path = path.resolve()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,83 @@
+"""What a run folder says in the end: summary, judged expectations, exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.analysis.summary import RunSummary, summarise
+from harness.control import results
+from harness.control.interrupts import EXIT_INTERRUPTED
+from harness.core.expectations import Expectation
+from harness.core.matrix import Judgement, Matrix, judge
+
+EXIT_HOLDS, EXIT_BROKEN, EXIT_NOTHING = 0, 1, 3
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended. `judgements` by scenario id."""
+
+    run_dir: Path
+    environment: dict[str, Any]
+    matrix: Matrix
+    summary: RunSummary
+    judgements: dict[str, list[Judgement]]
+    interrupted: bool
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `run --json`."""
+        scenarios = []
+        for summary in self.summary.scenarios:
+            judged = [dataclasses.asdict(judgement) for judgement in self.judgements.get(summary.id, [])]
+            scenarios.append({**summary.to_json(), "reason": summary.reason, "judgements": judged})
+        return {
+            "run_dir": str(self.run_dir.resolve()),
+            "environment": self.environment,
+            "interrupted": self.interrupted,
+            "scenarios": scenarios,
+        }
+
+
+def conclude(
+    matrix: Matrix, run_dir: Path, environment: dict[str, Any], repeats: int | None, *, interrupted: bool
+) -> RunResult:
+    """Summary, judgements and exit code of what a run folder holds: the file is the truth, not the run's
+    memory.
+    """
+    known = {scenario.id: scenario for scenario in matrix.scenarios}
+    rows = (row for row in results.read_rows(run_dir) if row["scenario_id"] in known)
+    summary = summarise(rows, order=known)
+    judgements: dict[str, list[Judgement]] = {}
+    for item in summary.scenarios:
+        whole = item.trials >= (repeats or matrix.repeats) and "interrupted" not in item.outcomes
+        # What must happen may still happen in the trials that are missing: until then it is no more than
+        # permitted.
+        expectations = [
+            expectation if whole or not expectation.must else _as_permission(expectation)
+            for expectation in matrix.expectations
+        ]
+        torch = summary.torch or str(environment["torch"])
+        judgements[item.id] = judge(known[item.id], item.labels, torch, expectations)
+    return RunResult(
+        run_dir, environment, matrix, summary, judgements, interrupted, exit_code(summary, judgements, interrupted)
+    )
+
+
+def exit_code(summary: RunSummary, judgements: Mapping[str, list[Judgement]], interrupted: bool) -> int:
+    """0 every expectation holds, 1 one is broken or a failure unexpected, 3 interrupted, or nothing says
+    anything.
+    """
+    if interrupted:
+        return EXIT_INTERRUPTED
+    if any(judgement.kind != "met" for judged in judgements.values() for judgement in judged):
+        return EXIT_BROKEN
+    return EXIT_HOLDS if any(item.conclusive for item in summary.scenarios) else EXIT_NOTHING
+
+
+def _as_permission(expectation: Expectation) -> Expectation:
+    return dataclasses.replace(expectation, must=(), may=expectation.must)

@@ -1,0 +1,91 @@
+"""Which matrix file a name on the command line means, and how two matrices differ."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.core.errors import MatrixError, RunFolderError, nearest
+
+DEFAULT = "quick"
+_PACKAGE = Path(harness.__file__).parent
+
+
+def search_folders() -> list[Path]:
+    """Where a bare name is looked up, first come first: here, in the installed package, in the checkout
+    around it.
+    """
+    return [Path("scenarios"), _PACKAGE / "matrices", _PACKAGE.parent / "scenarios"]
+
+
+def find_matrix(name: str | None) -> Path:
+    """The file for a path or a bare name such as `quick`; the default matrix for None.
+
+    Raises MatrixError when there is none; the message says which bare names there are.
+    """
+    asked = name or DEFAULT
+    path = Path(asked)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise MatrixError(f"{path} is a folder; give a matrix file inside it, or a name: {', '.join(known())}")
+    bare = path.parent == Path(".") and path.suffix in ("", ".toml")
+    if bare:
+        for folder in search_folders():
+            candidate = folder / f"{path.stem if path.suffix else path.name}.toml"
+            if candidate.is_file():
+                return candidate
+    if path.exists():
+        return path  # a pipe, such as <(generate)
+    raise MatrixError(
+        f'no matrix file "{asked}"{nearest(asked, known()) if bare else ""}; '
+        f"give a file, or one of: {', '.join(known()) or 'none found'}"
+    )
+
+
+def known() -> list[str]:
+    """The bare names that can be given."""
+    return sorted({file.stem for folder in search_folders() for file in folder.glob("*.toml")})
+
+
+def refuse_other_matrix(folder: Path, begun: str, asked: str, file: Path) -> None:
+    """Raise RunFolderError when two matrix texts mean different runs, with the first differences.
+
+    Comments are free.
+    """
+    before, after = tomllib.loads(begun), tomllib.loads(asked)
+    changes = _differences(before, after, "")
+    if changes:
+        more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
+        raise RunFolderError(
+            f"{folder} was begun with another matrix than {file}: {'; '.join(changes[:3])}{more}; "
+            "resume without naming a matrix, or choose another --out"
+        )
+
+
+def _differences(before: Any, after: Any, at: str) -> list[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        found: list[str] = []
+        for key in dict.fromkeys([*before, *after]):
+            where = f"{at}.{key}" if at else key
+            if key not in after:
+                found.append(f"{where} = {_short(before[key])} is gone")
+            elif key not in before:
+                found.append(f"{where} = {_short(after[key])} is new")
+            else:
+                found += _differences(before[key], after[key], where)
+        return found
+    if isinstance(before, list) and isinstance(after, list) and before != after:
+        gone = [_short(value) for value in before if value not in after]
+        new = [_short(value) for value in after if value not in before]
+        parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
+        return [f"{at} {' and '.join(parts) if parts else 'has another order'}"]
+    # 1 and true and 1.0 are equal to Python and not to TOML
+    return [] if before == after and type(before) is type(after) else [f"{at} was {_short(before)}, is {_short(after)}"]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

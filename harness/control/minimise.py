@@ -1,0 +1,135 @@
+"""From a failing trial and a passing one to the critical pair of events, and to a plan that reproduces the failure.
+
+The search itself is `harness.analysis.minimise`; here orders are run, and the plan is put to the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.analysis.minimise import CriticalPair, Order, critical_pair, plans
+from harness.control.replay import OldTrial, need_recording, read_trial, run_once
+from harness.control.reproduce import Reproduction, reproduce
+from harness.control.request import Executor
+from harness.core.case import Case
+from harness.core.endings import Effect
+from harness.core.errors import UserError
+from harness.core.outcome import OK, is_failure, primary
+from harness.core.plan import REPRODUCED
+from harness.core.schedulespec import parse_schedule
+
+Note = Callable[[str], None]
+SEEDS = 20
+"""How many other seeds are run in search of a passing trial."""
+
+
+@dataclass(frozen=True)
+class Minimised:
+    """`case`: the smallest plan that reproduced the failure each time; None when none did."""
+
+    failing: OldTrial
+    passing: OldTrial
+    pair: CriticalPair
+    case: Case | None
+    confirmed: Reproduction | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `minimise --json`."""
+        first, second = self.pair.events
+        return {
+            "failing": str(self.failing.folder),
+            "passing": str(self.passing.folder),
+            "first": str(first),
+            "second": str(second),
+            "orders_run": self.pair.asked,
+            "case": None if self.case is None else self.case.to_json(),
+            "confirmed": None if self.confirmed is None else self.confirmed.to_json(),
+        }
+
+
+def minimise(folder: Path, against: Path | None, executor: Executor, out: Path, *, times: int, note: Note) -> Minimised:
+    """Raises UserError: the trial did not fail or has no recording, no passing one is found, or they do not differ."""
+    failing = read_trial(folder)
+    need_recording(failing, "minimise")
+    label = primary(failing.outcomes)
+    if not is_failure(label):
+        raise UserError(f"{folder}: it ended as {label}; minimise needs a trial that failed")
+    effect = Effect(labels=(label,))
+    passing = _passing(failing, against, executor, out, note)
+    runs = _Runs(failing, executor, out, effect, note)
+    pair = critical_pair(failing.recording.events, passing.recording.events, runs.fails)
+    note(f"critical pair: {pair}")
+    workers = {str(name): str(role) for name, role in failing.recording.head.get("workers", {}).items()}
+    scenario = failing.scenario.replace(schedule="none")
+    for number, plan in enumerate(plans(pair, workers), start=1):
+        case = Case(f"minimised-{label}", f"{label}: {pair}", scenario, plan, effect, failing.pipeline)
+        confirmed = reproduce(case, executor, out / f"plan-{number}", times=times, note=note)
+        if confirmed.endings[REPRODUCED] == times:
+            return Minimised(failing, passing, pair, case, confirmed)
+    return Minimised(failing, passing, pair, None, None)
+
+
+def _passing(failing: OldTrial, against: Path | None, executor: Executor, out: Path, note: Note) -> OldTrial:
+    """The one that was named; else one of the same run; else one of other seeds, run now."""
+    if against is not None:
+        passing = read_trial(against)
+        need_recording(passing, "minimise")
+        if passing.outcomes != (OK,):
+            raise UserError(f"{against}: it ended as {primary(passing.outcomes)}; --against needs a trial that passed")
+        if passing.scenario.replace(schedule="none") != failing.scenario.replace(schedule="none"):
+            raise UserError(f"{against}: another scenario than {failing.folder}; only the schedule may differ")
+        return passing
+    for other in sorted(failing.folder.parent.iterdir()):
+        if other != failing.folder and _passed_alike(other, failing):
+            return read_trial(other)
+    for seed in range(SEEDS):
+        folder = out / f"seed-{seed}"
+        run_once(failing, executor, folder, _with_seed(failing.scenario.schedule, seed), {})
+        if _passed_alike(folder, failing):
+            note(f"seed {seed} passes")
+            return read_trial(folder)
+    raise UserError(f"{failing.folder}: none of {SEEDS} other seeds passes; name a trial that passed with --against")
+
+
+def _passed_alike(folder: Path, failing: OldTrial) -> bool:
+    """Whether the folder is of a trial that passed, with a recording, and differs in its schedule only."""
+    try:
+        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    same = {**spec["scenario"], "schedule": "none"} == failing.scenario.replace(schedule="none").to_dict()
+    kind = parse_schedule(spec["scenario"]["schedule"]).kind
+    recorded = kind in ("delays", "pct") and (folder / "recording.jsonl").exists()
+    return same and recorded and result["outcomes"] == [OK]
+
+
+def _with_seed(schedule: str, seed: int) -> str:
+    kind, _, *rest = schedule.split(":")
+    return ":".join([kind, str(seed), *rest])
+
+
+class _Runs:
+    """Orders, run and judged."""
+
+    def __init__(self, failing: OldTrial, executor: Executor, out: Path, effect: Effect, note: Note) -> None:
+        self._failing, self._executor, self._out = failing, executor, out
+        self._effect, self._note = effect, note
+        self._count = 0
+
+    def fails(self, order: Order) -> bool:
+        """Whether this order comes to the failing trial's outcome."""
+        self._count += 1
+        folder = self._out / f"order-{self._count:03d}"
+        recording = replace(self._failing.recording, events=tuple(order))
+        row = run_once(self._failing, self._executor, folder, "replay", {"recording": recording.to_json(), **_QUICK})
+        failed = self._effect.seen(row)
+        self._note(f"order {self._count}: {'fails' if failed else 'passes'}")
+        return failed
+
+
+_QUICK = {"deadlock_s": 1.0, "native_stacks": False}

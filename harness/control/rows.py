@@ -1,0 +1,151 @@
+"""A trial that ended → its row of `results.jsonl`, from what the subject wrote and how its process ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.eventfile import LINES_NAME, merge
+from harness.core.events import read_events
+from harness.core.outcome import primary
+
+from .request import Row, TrialRequest
+
+ROW_SCHEMA = 1
+LAST_EVENTS = 20
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a subject's process ended. `how`: exited, killed (by the harness, on an interrupt), timeout, hang."""
+
+    status: int | None  # wait status, None when it never started
+    how: str
+    wall_s: float
+    start_s: float | None
+    text: str = ""  # why it never started
+
+
+def skipped_row(request: TrialRequest, reason: str) -> Row:
+    """The row of a scenario that cannot run here."""
+    return {**_empty(request), "outcome": "skipped", "outcomes": ["skipped"], "reason": reason}
+
+
+def trial_row(request: TrialRequest, ending: Ending) -> Row:
+    """The row of a trial that was started, or could not be."""
+    merge(request.folder)
+    result = _read_result(request.folder)
+    row = {**_empty(request), "wall_s": round(ending.wall_s, 4), "start_s": ending.start_s}
+    row["exit"] = _exit(ending)
+    if result is not None:
+        row.update({key: result[key] for key in result if key in row or key in _EXTRA})
+    labels, reason = _labels(request.folder, result, ending)
+    row["outcomes"] = labels
+    row["outcome"] = primary(labels)
+    row["reason"] = reason or row["reason"]
+    if row["outcome"] not in ("ok", "skipped") and (result is None or ending.how != "exited"):
+        row["last_events"] = last_events(request.folder)
+    row["evidence"] = sorted(
+        entry.name for entry in os.scandir(request.folder) if entry.is_file() and entry.stat().st_size
+    )
+    return row
+
+
+_EXTRA = ("problems", "dropped_events", "errors_dropped", "locks", "facts", "schedule")
+
+
+def _empty(request: TrialRequest) -> Row:
+    return {
+        "schema": ROW_SCHEMA,
+        "trial": request.trial_id,
+        "scenario_id": request.scenario.id,
+        "scenario": request.scenario.to_dict(),
+        "repeat": request.repeat,
+        "outcome": "ok",
+        "outcomes": ["ok"],
+        "reason": "",
+        "fx_errors": 0,
+        "dense_calls": 0,
+        "compiles": 0,
+        "startup_s": None,
+        "tokens_per_s": None,
+        "wall_s": 0.0,
+        "start_s": None,
+        "steps_ok": 0,
+        "steps_failed": 0,
+        "steps_expected": 0,
+        "errors": [],
+        "workers": {},
+        "probes": {},
+        "exit": {"status": None, "signal": None, "how": "not started"},
+        "oracles": {},
+        "evidence": [],
+        "last_events": [],
+        "torch": "",
+        "python": "",
+    }
+
+
+def _read_result(folder: Path) -> dict[str, Any] | None:
+    try:
+        text = (folder / "result.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    result: dict[str, Any] = json.loads(text)  # written atomically: it is whole, or it is our own bug
+    return result
+
+
+def _exit(ending: Ending) -> dict[str, Any]:
+    if ending.status is None:
+        return {"status": None, "signal": None, "how": "not started"}
+    code = os.waitstatus_to_exitcode(ending.status)
+    name = _signal_name(-code) if code < 0 else None
+    return {"status": code if code >= 0 else None, "signal": name, "how": ending.how}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tuple[list[str], str]:
+    """Outcome labels and a reason. The subject's own word counts first; a death it could not report is added."""
+    if ending.how == "killed":
+        return ["interrupted"], "the run was interrupted"
+    if ending.status is None:
+        return ["setup_error"], ending.text
+    if result is not None:
+        labels = list(result["outcomes"])
+        return labels, str(result.get("reason", ""))
+    exit_ = _exit(ending)
+    if ending.how == "timeout":
+        return ["hang"], f"no end within the time limit ({ending.wall_s:.0f} s)"
+    if ending.how == "hang":
+        return ["hang"], "no sign of life, not even from the watchdog"
+    what = f"the process ended by {exit_['signal']}" if exit_["signal"] else f"the process ended with {exit_['status']}"
+    if exit_["signal"] == "SIGKILL":
+        what += ", not sent by the harness (the system's out-of-memory killer sends it)"
+    if ending.start_s is None and not exit_["signal"]:
+        tail = _tail(folder / "stdout.txt")
+        return ["setup_error"], f"{what} before the workload began" + (f": {tail}" if tail else "")
+    return ["crash"], what
+
+
+def _tail(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return ""
+    return lines[-1][:300] if lines else ""
+
+
+def last_events(folder: Path) -> list[dict[str, Any]]:
+    """The newest events of a trial, for a row about a death or a hang."""
+    path = folder / LINES_NAME
+    return list(read_events(path))[-LAST_EVENTS:] if path.exists() else []

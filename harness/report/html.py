@@ -1,0 +1,87 @@
+"""One run folder → one HTML file that needs nothing else.
+
+The file holds its style and its script, and forbids itself everything else: its content policy names the hashes of
+these two and no address, so that no text of a run can be executed or fetch anything, even if it were written into the
+page unescaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.core.errors import RunFolderError
+from harness.report.page import Page, build_page
+from harness.report.rundata import read_run
+from harness.report.text import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+NAME = "report.html"
+TEMPLATE = "page.html"
+
+
+def write_report(run_dir: Path, out: Path | None = None) -> Path:
+    """Write the page of a run folder, as a whole or not at all, and return where it is (`report.html` in the folder).
+
+    Raises RunFolderError: no run folder, one that cannot be read or is a newer harness', or the file cannot be written.
+    """
+    return write_page(build_page(read_run(run_dir)), out or run_dir / NAME)
+
+
+def write_page(page: Page, path: Path) -> Path:
+    """Write a page, as a whole or not at all. Raises RunFolderError: the file cannot be written."""
+    if path.is_dir():
+        raise RunFolderError(f"{path} is a folder; name a file with --out, for example {path / NAME}")
+    text = render(page)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {error.strerror}; choose another file with --out") from error
+    return path
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    return _template().render(page=page)
+
+
+@cache
+def _template() -> Template:
+    """The page's template, with style, script and policy in place."""
+    import jinja2  # here, so that a command line that only lists or runs does not wait for it
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    style, script = (_source(name) for name in ("page.css", "page.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    environment.globals.update(style=Markup(style), script=Markup(script), policy=policy)
+    return environment.get_template(TEMPLATE)
+
+
+def _source(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

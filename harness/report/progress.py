@@ -1,0 +1,196 @@
+"""How a run goes, on standard error: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.core.outcome import is_failure
+from harness.report import wording
+
+PLAIN_EVERY_S = 10.0
+MOST_RUNNING = 8
+
+
+class Started(Protocol):
+    """What is read of a trial that starts."""
+
+    @property
+    def trial_id(self) -> str: ...
+
+
+class Progress:
+    """Counts; says nothing. The other displays build on it. `clock` gives seconds."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.failed = self.already = 0
+        self.running: dict[str, float] = {}
+        self.stopping = False
+        self.clock = time.monotonic
+        self._begun = self.clock()
+        self._mutex = threading.RLock()  # the live display draws from a thread of its own
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def begin(self, total: int, already: int) -> None:
+        """`total` trials are to run; `already` were finished before."""
+        with self._mutex:
+            self.total, self.already, self._begun = total, already, self.clock()
+
+    def started(self, request: Started) -> None:
+        """A trial starts."""
+        with self._mutex:
+            if not (self.running or self.done):
+                self._begun = self.clock()  # what came before, such as importing torch, comes only once
+            self.running[request.trial_id] = self.clock()
+
+    def ended(self, row: Mapping[str, Any]) -> None:
+        """A trial has ended or was skipped."""
+        with self._mutex:
+            self.running.pop(row["trial"], None)
+            if row["outcome"] not in ("skipped", "interrupted"):
+                self.done += 1
+                self.failed += any(is_failure(label) for label in row["outcomes"])
+
+    def interrupting(self) -> None:
+        """Ctrl-C was pressed. Called from a signal handler."""
+        self.stopping = True
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+    def seconds_left(self) -> float | None:
+        """A guess by the trials so far; None before the first has ended."""
+        if not self.done or self.done >= self.total:
+            return None
+        return (self.clock() - self._begun) / self.done * (self.total - self.done)
+
+    def counts(self) -> str:
+        """`12/60 trials, 3 failed, about 2 min left`."""
+        said = f"{self.done}/{wording.plural(self.total, 'trial')}, {self.failed} failed"
+        if self.already:
+            said += f", {self.already} from before"
+        left = self.seconds_left()
+        return said + (f", about {wording.duration(left)} left" if left is not None else "")
+
+
+class PlainProgress(Progress):
+    """Lines for a log: every failure, and where things stand now and then; with `every`, each trial."""
+
+    def __init__(self, stream: TextIO, *, every: bool = False) -> None:
+        super().__init__()
+        self._stream = stream
+        self._every = every
+        self._said = self.clock()
+
+    def begin(self, total: int, already: int) -> None:
+        super().begin(total, already)
+        self._say(f"{wording.plural(total, 'trial')} to run" + (f", {already} from before" if already else ""))
+
+    def started(self, request: Started) -> None:
+        super().started(request)
+        if self._every:
+            self._say(f"start {request.trial_id}")
+
+    def ended(self, row: Mapping[str, Any]) -> None:
+        super().ended(row)
+        if self._every or row["outcome"] not in ("ok", "skipped"):
+            reason = f" ({row['reason']})" if row.get("reason") else ""
+            self._say(f"{row['outcome']} {row['trial']} {row.get('wall_s') or 0:.1f} s{reason}")
+        if self.clock() - self._said >= PLAIN_EVERY_S:
+            self._said = self.clock()
+            self._say(self.counts())
+
+    def interrupting(self) -> None:
+        super().interrupting()
+        self._say("ending the running trials; Ctrl-C again stops at once")
+
+    def note(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def _say(self, text: str) -> None:
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (BrokenPipeError, RuntimeError):
+            # Nobody reads any more, or a signal handler met a write half done: no reason to end a run.
+            return
+
+
+class LiveProgress(Progress):
+    """A display that redraws itself at the bottom of a terminal and is gone at the end."""
+
+    def __init__(self, console: Console, title: str, *, every: bool = False) -> None:
+        super().__init__()
+        self._console = console
+        self._title = title
+        self._every = every
+        self._live = Live(
+            console=console, get_renderable=self.render, refresh_per_second=4, transient=True, redirect_stdout=False
+        )
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def ended(self, row: Mapping[str, Any]) -> None:
+        super().ended(row)
+        failed = row["outcome"] not in ("ok", "skipped")
+        if failed or self._every:
+            line = Text(f"{row['outcome']} ", style="red" if failed else "green")
+            line.append(str(row["trial"]), style="default")
+            self._console.print(line)
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(f"note: {text}"))
+
+    def render(self) -> RenderableType:
+        """Bar and counts, then what is running."""
+        with self._mutex:
+            bar = Table.grid(padding=(0, 1))
+            bar.add_row(
+                Text(self._title, style="bold"),
+                ProgressBar(total=max(1, self.total), completed=self.done, width=20),
+                Text(self.counts()),
+            )
+            lines: list[RenderableType] = [bar]
+            if self.stopping:
+                lines.append(Text("ending the running trials; Ctrl-C again stops at once", style="yellow"))
+            elif self.total and not (self.running or self.done):
+                lines.append(Text("starting the interpreter of the trials, which imports torch", style="dim"))
+            now = self.clock()
+            for name, since in list(self.running.items())[:MOST_RUNNING]:
+                line = Text(f"  {wording.duration(now - since):>6} {name}", style="dim", no_wrap=True)
+                line.truncate(max(20, self._console.width - 1), overflow="ellipsis")
+                lines.append(line)
+            return Group(*lines)
+
+
+def make_progress(console: Console, title: str, *, quiet: bool, verbose: bool) -> Progress:
+    """The display that suits: nothing for `quiet`, live on a terminal, lines elsewhere."""
+    if quiet:
+        return Progress()
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveProgress(console, title, every=verbose)
+    return PlainProgress(sys.stderr, every=verbose)

@@ -1,0 +1,41 @@
+"""What `harness reproduce` found, for a person."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.control.reproduce import Reproduction
+from harness.core.plan import ENDINGS, OCCURRENCES, REPRODUCED
+from harness.report.witness import interleaving
+
+
+def print_reproduction(console: Console, found: Reproduction) -> None:
+    """The counts, the witness or the reason, and where the trial is."""
+    counted = ", ".join(f"{name} {found.endings[name]}/{found.times}" for name in ENDINGS if found.endings[name])
+    line = f"{found.case.name}: {counted}"
+    if found.counterfactual_times:
+        line += f", counterfactual {found.counterfactual_reproduced}/{found.counterfactual_times}"
+        if found.counterfactual_ordered < found.counterfactual_times:
+            line += f" (its order came about {found.counterfactual_ordered} times)"
+    console.print(Text(line, style="bold"), soft_wrap=True)
+    lock = found.case.scenario.lock
+    console.print(Text(f"torch {found.row.get('torch') or '?'}, lock {lock}"), soft_wrap=True)
+    told = found.ending.schedule
+    if found.ending.name == REPRODUCED:
+        for event in interleaving(told.get("witness", ()), console.width):
+            console.print(Text(event), soft_wrap=True)
+        for error in found.row.get("errors", ())[:1]:
+            first = str(error["message"]).strip().splitlines()[0] if error["message"] else ""
+            console.print(Text(f"then {error['worker'] or error['thread']}: {error['type']}: {first}"), soft_wrap=True)
+        if found.row.get("reason"):
+            console.print(Text(f"then {found.row['reason']}"), soft_wrap=True)
+    else:
+        console.print(Text(f"{found.ending.name}: {ENDINGS[found.ending.name]}"), soft_wrap=True)
+        if found.ending.reason:
+            console.print(Text(found.ending.reason), soft_wrap=True)
+        if told.get("lock"):
+            console.print(Text(f"the lock: {told['lock']}, held by {told['holder']}"), soft_wrap=True)
+        tried = "binding" if found.tried == 1 else "bindings"
+        console.print(Text(f"tried: {found.tried} {tried} of the roles, the first {OCCURRENCES} occurrences in each"))
+    console.print(Text(f"trial: {found.trial}"), soft_wrap=True)

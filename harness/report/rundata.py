@@ -1,0 +1,134 @@
+"""A run folder, read once: what every kind of report of it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.analysis.summary import RunSummary, ScenarioSummary
+from harness.core.axes import Value
+from harness.core.errors import UserError
+from harness.core.matrix import Judgement, Matrix
+from harness.core.scenario import Scenario
+from harness.core.where import parse_where
+from harness.report.facts import Reruns, shown_path
+from harness.report.gather import Gathered, gather
+from harness.report.grid import varying
+from harness.report.judging import judge_run
+from harness.report.names import short_name
+from harness.report.source import Source, open_source
+from harness.report.text import clip
+
+LONGEST_NAME = 300
+
+
+@dataclass(frozen=True)
+class RunData:
+    """`not_run`: scenarios that were to run and have no row yet.
+
+    `judgements` by scenario id; where nothing could be judged, `unjudged` says why.
+    """
+
+    source: Source
+    gathered: Gathered
+    summary: RunSummary
+    not_run: Mapping[str, Scenario]
+    judgements: Mapping[str, Sequence[Judgement]]
+    unjudged: str
+    torch: str
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """environment.json."""
+        return self.source.environment
+
+    @property
+    def matrix(self) -> Matrix | None:
+        """The matrix of the folder, when it can be read."""
+        return self.source.matrix
+
+    @cached_property
+    def run_dir(self) -> str:
+        """The folder as a user would type it."""
+        return shown_path(self.source.path)
+
+    @cached_property
+    def values(self) -> dict[str, Mapping[str, Value]]:
+        """Scenario id → its value on every axis; those that did not run last."""
+        ran: dict[str, Mapping[str, Value]] = {item.id: item.scenario for item in self.summary.scenarios}
+        return ran | {name: scenario.to_dict() for name, scenario in self.not_run.items()}
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """The axes that tell scenarios apart: those of the matrix, as everywhere else, or of the rows without one."""
+        return self.matrix.axes_varying if self.matrix is not None else varying(self.values)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Scenario id → its short name."""
+        return {name: clip(short_name(values, self.varying), LONGEST_NAME) for name, values in self.values.items()}
+
+    @cached_property
+    def by_id(self) -> dict[str, ScenarioSummary]:
+        """The scenarios that have rows."""
+        return {item.id: item for item in self.summary.scenarios}
+
+    @cached_property
+    def in_matrix(self) -> frozenset[str]:
+        """The ids of the matrix' scenarios."""
+        return frozenset(scenario.id for scenario in self.matrix.scenarios) if self.matrix else frozenset()
+
+    @cached_property
+    def _reruns(self) -> Reruns:
+        return Reruns(self.run_dir, self.matrix, self.environment)
+
+    def command(self, scenario_id: str) -> str:
+        """What runs a scenario again, as often as it ran here; "" where the matrix does not name it."""
+        if scenario_id not in self.in_matrix or scenario_id not in self.values:
+            return ""
+        item = self.by_id.get(scenario_id)
+        return self._reruns.command(self.values[scenario_id], item.trials if item else 1)
+
+
+def read_run(path: Path) -> RunData:
+    """Read a run folder. Raises RunFolderError: it is none, cannot be read, or a newer harness wrote it."""
+    source = open_source(path)
+    gathered = gather(source.rows())
+    options = source.environment.get("options")
+    options = options if isinstance(options, dict) else {}
+    planned = _planned(source.matrix, options.get("only"))
+    summary = gathered.of_run(planned)
+    torch = summary.torch or str(source.environment.get("torch") or "unknown")
+    ran = {item.id for item in summary.scenarios}
+    not_run = {name: scenario for name, scenario in planned.items() if name not in ran}
+    judgements, unjudged = _judgements(source.matrix, summary, torch, options.get("repeats"))
+    return RunData(source, gathered, summary, not_run, judgements, unjudged, torch)
+
+
+def _planned(matrix: Matrix | None, only: object) -> dict[str, Scenario]:
+    """The scenarios that were to run, by id."""
+    if matrix is None:
+        return {}
+    chosen = matrix.scenarios
+    if isinstance(only, str):
+        try:
+            where = parse_where(only)
+        except UserError:
+            return {}  # another version's words; what ran is in the rows
+        chosen = tuple(scenario for scenario in chosen if where.matches(scenario))
+    return {scenario.id: scenario for scenario in chosen}
+
+
+def _judgements(
+    matrix: Matrix | None, summary: RunSummary, torch: str, repeats: object
+) -> tuple[Mapping[str, Sequence[Judgement]], str]:
+    """The judgements, and why there are none."""
+    if matrix is None:
+        return {}, "the matrix of this run cannot be read"
+    try:
+        return judge_run(matrix, summary, torch, repeats if isinstance(repeats, int) else matrix.repeats), ""
+    except UserError as error:  # a torch whose version is no version, and an expectation that asks for it
+        return {}, str(error)

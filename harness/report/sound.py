@@ -1,0 +1,151 @@
+"""A line of results.jsonl, as it may be after years and accidents → a row that every reader can rely on, or why not.
+
+A run folder may come from an older harness, or from an editor. What a row lacks gets the value of a row that has
+nothing to say; what it has in a form that cannot be read is left out; what makes it no row at all is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.control.request import Row
+from harness.control.rows import ROW_SCHEMA
+from harness.core.errors import MatrixError, nearest
+from harness.core.outcome import LABELS, primary
+from harness.core.scenario import Scenario
+from harness.report.text import clip
+
+LONGEST_STACK = 64_000
+LONGEST_MESSAGE = 4_000
+LONGEST_NAME = 300
+MOST_TRACERS = 8
+MOST_EVENTS = 20
+MOST_ERRORS = 200
+MOST_WORKERS = 1_000
+_MOST_SECONDS = 1e15  # also keeps out what is no number, and integers that no float can hold
+
+
+class UnsoundError(Exception):
+    """Why a line is no row that can be counted."""
+
+
+class Sounder:
+    """Makes rows sound. It remembers scenarios, for most rows repeat one."""
+
+    def __init__(self) -> None:
+        self._scenarios: dict[str, tuple[object, Scenario]] = {}
+
+    def sound(self, raw: Mapping[str, Any]) -> Row:
+        """The row with every field of its type and no text without a limit. Raises UnsoundError."""
+        schema = raw.get("schema", ROW_SCHEMA)
+        if schema != ROW_SCHEMA:
+            raise UnsoundError(f"has schema {_short(schema)}; this version reads {ROW_SCHEMA}")
+        scenario = self._scenario(raw)
+        labels = _labels(raw)
+        return {
+            "trial": _name(raw.get("trial")),
+            "scenario_id": scenario.id,
+            "scenario": scenario.to_dict(),
+            "repeat": _count(raw.get("repeat")),
+            "outcome": primary(labels),
+            "outcomes": labels,
+            "reason": _text(raw.get("reason"), LONGEST_MESSAGE),
+            **{name: _count(raw.get(name)) for name in ("fx_errors", "dense_calls", "compiles", "errors_dropped")},
+            **{name: _seconds(raw.get(name)) for name in ("startup_s", "tokens_per_s", "wall_s")},
+            "errors": [_error(error) for error in _list(raw.get("errors"))[:MOST_ERRORS] if isinstance(error, dict)],
+            "workers": {
+                _name(name): worker
+                for name, worker in list(_dict(raw.get("workers")).items())[:MOST_WORKERS]
+                if isinstance(worker, dict)
+            },
+            "probes": _texts(raw.get("probes")),
+            "oracles": _texts(raw.get("oracles")),
+            "problems": [problem for problem in _list(raw.get("problems")) if isinstance(problem, dict)],
+            "exit": _dict(raw.get("exit")),
+            "last_events": [event for event in _list(raw.get("last_events")) if isinstance(event, dict)][-MOST_EVENTS:],
+            "torch": _name(raw.get("torch")),
+            "python": _name(raw.get("python")),
+        }
+
+    def _scenario(self, raw: Mapping[str, Any]) -> Scenario:
+        given, key = raw.get("scenario"), str(raw.get("scenario_id"))
+        known = self._scenarios.get(key)
+        if known is not None and known[0] == given:
+            return known[1]
+        if not isinstance(given, dict):
+            raise UnsoundError("names no scenario")
+        try:
+            scenario = Scenario.from_dict(given)
+        except MatrixError as error:
+            raise UnsoundError(f"has a scenario that this version does not know: {clip(str(error), 300)}") from None
+        self._scenarios[key] = (given, scenario)
+        return scenario
+
+
+def _labels(raw: Mapping[str, Any]) -> list[str]:
+    given = raw.get("outcomes", raw.get("outcome"))
+    labels = [given] if isinstance(given, str) else _list(given)
+    for label in labels:
+        if label not in LABELS:
+            hint = nearest(label, LABELS) if isinstance(label, str) else ""
+            raise UnsoundError(f"has the outcome {_short(label)}, which this version does not know{hint}")
+    if not labels:
+        raise UnsoundError("has no outcome")
+    return [str(label) for label in labels]
+
+
+def _error(raw: Mapping[str, Any]) -> dict[str, Any]:
+    kind = _name(raw.get("type")) or "error"
+    message = _text(raw.get("message"), LONGEST_MESSAGE)
+    tracers = [tracer for tracer in _list(raw.get("tracers")) if isinstance(tracer, dict)]
+    return {
+        "label": raw["label"] if raw.get("label") in LABELS else "error",
+        "type": kind,
+        "message": message,
+        "fingerprint": _name(raw.get("fingerprint")) or f"{kind} {message[:LONGEST_NAME]}",
+        **{name: _name(raw.get(name)) for name in ("worker", "thread", "region")},
+        "step": _count(raw["step"]) if isinstance(raw.get("step"), int) else None,
+        "traceback": _text(raw.get("traceback"), LONGEST_STACK),
+        "consequence": raw.get("consequence") is True,
+        "tracers": [
+            {
+                **{name: _name(tracer.get(name)) for name in ("worker", "thread", "region")},
+                "stack": _text(tracer.get("stack"), LONGEST_STACK),
+            }
+            for tracer in tracers[:MOST_TRACERS]
+        ],
+        "tracers_dropped": max(0, len(tracers) - MOST_TRACERS),
+    }
+
+
+def _text(value: object, longest: int) -> str:
+    return clip(value, longest, tail=0.75) if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    return clip(value, LONGEST_NAME) if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {_name(name): _text(text, LONGEST_MESSAGE) for name, text in _dict(value).items() if isinstance(text, str)}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else 0
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) < _MOST_SECONDS else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _short(value: object) -> str:
+    return clip(repr(value), 60)

@@ -1,0 +1,56 @@
+"""What a report of a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.analysis.summary import RunSummary
+from harness.core.matrix import Judgement
+from harness.report.names import short_name
+from harness.report.wording import plural
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A finished or interrupted run, ready to be shown.
+
+    `where` names the machine, `run_dir` and `resume` (the command that continues) are as a user would type
+    them; `names` maps scenario ids to short names.
+    """
+
+    matrix: str
+    run_dir: str
+    summary: RunSummary
+    varying: Sequence[str]
+    judgements: Mapping[str, Sequence[Judgement]]
+    torch: str
+    where: str
+    interrupted: bool = False
+    verbose: bool = False
+    resume: str = ""
+    names: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        named = {item.id: short_name(item.scenario, self.varying) for item in self.summary.scenarios}
+        object.__setattr__(self, "names", named)
+
+    @classmethod
+    def of_run(
+        cls,
+        summary: RunSummary,
+        judgements: Mapping[str, Sequence[Judgement]],
+        environment: Mapping[str, Any],
+        **rest: Any,
+    ) -> RunView:
+        """A view whose torch and machine come from environment.json; `rest` are the other fields."""
+        gpus = [str(gpu["name"]) for gpu in environment["gpus"]]
+        where = ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
+        return cls(
+            summary=summary,
+            judgements=judgements,
+            torch=summary.torch or str(environment["torch"]),
+            where=where or plural(environment["cores_usable"], "CPU core"),
+            **rest,
+        )

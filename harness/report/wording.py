@@ -1,0 +1,64 @@
+"""How numbers and verdicts are put into words, the same in every report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from harness.analysis.intervals import failure_rate_lower
+from harness.analysis.summary import ScenarioSummary
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What this output can show."""
+
+    le: str = "≤"
+    ge: str = "≥"
+    none: str = "–"
+    met: str = "✓"
+    broken: str = "✗"
+
+
+UNICODE = Signs()
+ASCII = Signs("<=", ">=", "-", "+", "x")
+
+
+def percent(rate: float) -> str:
+    """`45 %`; one decimal below ten."""
+    value = 100 * rate
+    return f"{value:.0f} %" if value >= 9.95 else f"{value:.1f} %"
+
+
+def verdict(summary: ScenarioSummary, signs: Signs = UNICODE) -> str:
+    """`undecided 0/5 (≤ 45 %)`; of trials that all failed, what their number says: `unsafe 5/5 (≥ 55 %)`."""
+    if summary.skipped:
+        return "skipped"
+    if not summary.conclusive:
+        return summary.verdict
+    bound = f"{signs.le} {percent(summary.failure_rate_upper)}"
+    if summary.failures == summary.conclusive:
+        bound = f"{signs.ge} {percent(failure_rate_lower(summary.failures, summary.conclusive))}"
+    return f"{summary.verdict} {summary.failures}/{summary.conclusive} ({bound})"
+
+
+def number(value: float | None, signs: Signs = UNICODE) -> str:
+    """A measured value in at most five characters, up to a million."""
+    if value is None:
+        return signs.none
+    if value >= 99_999.5:
+        return f"{value / 1000:.0f}k"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2 h 05 min`: as exact as a guess deserves."""
+    if seconds < 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

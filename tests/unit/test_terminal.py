@@ -1,0 +1,256 @@
+"""What a person sees, as text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from fake_runs import FX_ERROR, fx_row, row
+from rich.console import Console
+
+from harness.analysis.summary import summarise
+from harness.core.matrix import Judgement
+from harness.core.scenario import Scenario
+from harness.report import wording
+from harness.report.progress import LiveProgress, PlainProgress, Progress, make_progress
+from harness.report.terminal import print_run
+from harness.report.view import RunView
+
+NONE = Scenario()
+FIRST = Scenario(lock="first_step", checkpoint="non_reentrant")
+GATE = Scenario(lock="compile_gate")
+SPAN = Scenario(lock="span:mask..backward", checkpoint="non_reentrant", shapes="per_drafter")
+BROKEN = Scenario(lock="per_call")
+CUDA = Scenario(devices="cuda:0")
+VARYING = ("lock", "checkpoint", "shapes", "devices")
+
+
+def view(**rest: object) -> RunView:
+    rows = [fx_row(NONE, repeat) if repeat < 3 else row(NONE, repeat) for repeat in range(5)]
+    rows += [row(FIRST, repeat, startup_s=12.34, tokens_per_s=12345.6) for repeat in range(5)]
+    rows += [row(GATE, repeat, probes={"dense": "unavailable: no counter"}) for repeat in range(59)]
+    rows += [row(SPAN, repeat, "dense", dense_calls=31, tokens_per_s=None) for repeat in range(5)]
+    rows += [row(BROKEN, 0, "setup_error", reason="no libfoo", startup_s=None, tokens_per_s=None)]
+    rows += [row(CUDA, 0, "skipped", reason="no CUDA here", startup_s=None, tokens_per_s=None)]
+    judgements = {
+        NONE.id: [Judgement("met", "must fx_error")],
+        SPAN.id: [Judgement("unexpected", "dense in 5 of 5 trials: nothing permits it")],
+    }
+    fields = {"resume": "harness run --resume --out " + "x" * 90, **rest}
+    return RunView("quick", "runs/a", summarise(rows), VARYING, judgements, "2.11.0+cpu", "2 CPU cores", **fields)  # type: ignore[arg-type]
+
+
+def shown(what: RunView, width: int = 80, encoding: str = "utf-8", **console: object) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+    print_run(Console(file=stream, width=width, **console), what)  # type: ignore[arg-type]
+    stream.seek(0)
+    return "\n".join(line.rstrip() for line in stream.read().splitlines()) + "\n"
+
+
+TABLE = """\
+quick  75 trials on torch 2.11.0+cpu, 2 CPU cores
+   scenario                      verdict                 FX  dense  start  tok/s
+────────────────────────────────────────────────────────────────────────────────
+✓  lock=none                     unsafe 3/5 (≤ 92 %)      3      0    1.5   1000
+   lock=first_step               undecided 0/5 (≤ 45 %)   0      0   12.3  12346
+   checkpoint=non_reentrant
+   lock=compile_gate             safe 0/59 (≤ 5.0 %)      0    n/a    1.5   1000
+✗  lock=span:mask..backward      unsafe 5/5 (≥ 55 %)      0    155    1.5      –
+   checkpoint=non_reentrant
+   shapes=per_drafter
+   lock=per_call                 incomplete               –      –      –      –
+   lock=none devices=cuda:0      skipped                  –      –      –      –
+"""
+
+BELOW = """\
+Not as expected
+  lock=span:mask..backward checkpoint=non_reentrant shapes=per_drafter:
+  unexpected: dense in 5 of 5 trials: nothing permits it
+
+Errors
+  3 × fx_error in 3 trials: RuntimeError: Detected that you are using FX to
+  symbolically trace a dynamo-optimized function.
+    drafter-1 (thread Thread-2) in attention, while drafter-0 (thread Thread-1)
+    was tracing in mask
+
+Skipped
+  lock=none devices=cuda:0: no CUDA here
+
+Incomplete
+  lock=per_call: 1 × setup_error: no libfoo
+
+Probes that cannot work here
+  dense: no counter (59 trials)
+
+Next
+"""
+
+
+def test_the_table() -> None:
+    assert shown(view()).startswith(TABLE)
+
+
+def test_what_stands_below_the_table() -> None:
+    assert BELOW in shown(view())
+
+
+def test_it_fits_80_columns_but_for_what_is_to_be_copied() -> None:
+    long = [line for line in shown(view()).splitlines() if len(line) > 80]
+    assert [line.strip() for line in long] == ["harness run --resume --out " + "x" * 90 + " --repeats 59"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 200])
+def test_other_widths_lose_no_verdict(width: int) -> None:
+    text = shown(view(), width)
+    for word in ("unsafe", "undecided", "safe", "incomplete", "skipped"):
+        assert word in text
+
+
+def test_no_colour_where_there_is_no_terminal() -> None:
+    assert "\x1b" not in shown(view())
+
+
+def test_colour_on_a_terminal_unless_the_user_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    red = "\x1b[31m"
+    assert red in shown(view(), force_terminal=True, color_system="standard")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert red not in shown(view(), force_terminal=True, color_system="standard")
+
+
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    table = shown(view(), encoding="ascii").split("verdict: failures")[0]
+    assert table.isascii()
+    assert "undecided 0/5 (<= 45 %)" in table
+
+
+def test_square_brackets_of_a_message_are_no_markup() -> None:
+    error = {**FX_ERROR, "message": "shape [red]1[/red] [/] and [link=x]", "tracers": []}
+    summary = summarise([row(NONE, 0, "error", errors=[error], reason="[/]")])
+    text = shown(RunView("m", "r", summary, ("lock",), {}, "2.13.0", "here"))
+    assert "shape [red]1[/red] [/] and [link=x]" in text
+
+
+def test_verbose_shows_both_stacks() -> None:
+    text = shown(view(verbose=True))
+    assert "the traceback" in text
+    assert "the stack" in text
+    assert "the traceback" not in shown(view())
+
+
+def test_an_interrupted_run_says_how_to_go_on() -> None:
+    text = shown(view(interrupted=True, resume="harness run --resume --out runs/a"))
+    assert "interrupted; continue with\n    harness run --resume --out runs/a\n" in text
+
+
+def test_an_error_that_only_followed_is_not_listed() -> None:
+    error = {**FX_ERROR, "consequence": True, "message": "queue closed"}
+    summary = summarise([row(NONE, 0, "hang", errors=[error])])
+    assert "queue closed" not in shown(RunView("m", "r", summary, ("lock",), {}, "2.13.0", "here"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.0"),
+        (1.25, "1.2"),
+        (99.97, "100"),
+        (1234.0, "1234"),
+        (99999.0, "99999"),
+        (123456.0, "123k"),
+    ],
+)
+def test_numbers_stay_short(value: float | None, text: str) -> None:
+    assert wording.number(value) == text
+    assert len(text) <= 5
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (89, "89 s"), (91, "2 min"), (7500, "2 h 05 min")])
+def test_durations(seconds: float, text: str) -> None:
+    assert wording.duration(seconds) == text
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Trial:
+    def __init__(self, trial_id: str) -> None:
+        self.trial_id = trial_id
+
+
+def go_on(progress: Progress, clock: Clock) -> None:
+    progress.clock = clock
+    progress.begin(4, 2)
+    clock.now += 500  # until torch is imported: no measure of a trial
+    for repeat, outcome in enumerate(["ok", "fx_error"]):
+        progress.started(Trial(f"default--r{repeat}"))
+        clock.now += 30
+        progress.ended(row(None, repeat, outcome))
+    progress.started(Trial("default--r2"))
+    clock.now += 5
+
+
+def test_progress_guesses_the_time_that_is_left() -> None:
+    progress = Progress()
+    go_on(progress, Clock())
+    assert progress.counts() == "2/4 trials, 1 failed, 2 from before, about 65 s left"
+
+
+def test_skipped_and_interrupted_trials_are_not_progress() -> None:
+    progress = Progress()
+    progress.begin(4, 0)
+    progress.ended(row(None, 0, "skipped"))
+    progress.ended(row(None, 1, "interrupted"))
+    assert (progress.done, progress.failed) == (0, 0)
+
+
+def test_a_log_gets_failures_and_standings() -> None:
+    stream = io.StringIO()
+    go_on(PlainProgress(stream), Clock())
+    assert "4 trials to run, 2 from before\n" in stream.getvalue()
+    assert "fx_error default--r1 2.0 s\n" in stream.getvalue()
+    assert "start default--r0" not in stream.getvalue()
+
+
+def test_a_log_gets_every_trial_when_asked() -> None:
+    stream = io.StringIO()
+    go_on(PlainProgress(stream, every=True), Clock())
+    assert "start default--r0\nok default--r0 2.0 s\n" in stream.getvalue()
+
+
+def test_a_reader_that_has_gone_does_not_end_the_run() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    go_on(PlainProgress(Gone()), Clock())
+
+
+def test_a_terminal_gets_a_live_display() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, height=20)
+    with LiveProgress(console, "quick") as progress:
+        go_on(progress, Clock())
+        progress.interrupting()
+    with console.capture() as captured:
+        console.print(progress.render())
+    text = captured.get()
+    assert "2/4 trials, 1 failed, 2 from before, about 65 s left" in text
+    assert "5 s default--r2" in text
+    assert "Ctrl-C again stops at once" in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_the_display_suits_the_stream() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    log = Console(file=io.StringIO(), force_terminal=False)
+    assert type(make_progress(terminal, "t", quiet=False, verbose=False)) is LiveProgress
+    assert type(make_progress(log, "t", quiet=False, verbose=False)) is PlainProgress
+    assert type(make_progress(terminal, "t", quiet=True, verbose=False)) is Progress
