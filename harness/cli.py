@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
         print("interrupted", file=sys.stderr)
         code = EXIT_INTERRUPTED
         if arguments is None:
-            # After a KeyboardInterrupt in the midst of an import Python ends by SIGINT, whatever the exit code.
+            # After a KeyboardInterrupt in the midst of an import, python -m ends by SIGINT whatever the exit code.
             sys.stdout.flush()
             os._exit(code)
     sys.exit(code if isinstance(code, int) else 0)

@@ -88,7 +88,7 @@ Owner = str | int
 """Who holds: a worker's name, or the ident of an OS thread."""
 
 
-class StrategyAborted(RuntimeError):  # noqa: N818  # it says what happened, not that something is wrong
+class StrategyAborted(RuntimeError):
     """Raised in every region that waits, or would have to wait, once the strategy was aborted."""
 
     consequence = True  # of whatever made somebody abort: never a cause by itself

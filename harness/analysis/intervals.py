@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 CONFIDENCE = 0.95
 P_MIN = 0.05
 """The failure rate that `safe` excludes."""
+
+
+@dataclass(frozen=True)
+class RateInterval:
+    """A failure rate lies between `low` and `high`, at `confidence`. The counts it rests on go with it."""
+
+    failures: int
+    trials: int
+    low: float
+    high: float
+    confidence: float
 
 
 def failure_rate_upper(failures: int, trials: int, confidence: float = CONFIDENCE) -> float:
@@ -32,10 +44,16 @@ def failure_rate_lower(failures: int, trials: int, confidence: float = CONFIDENC
     return 1.0 - failure_rate_upper(trials - failures, trials, confidence)
 
 
-def _beta_quantile(a: int, b: int, p: float) -> float:
-    from scipy.special import betaincinv  # 0.2 s to import, and needed only once something failed
+def failure_rate_interval(failures: int, trials: int, confidence: float = CONFIDENCE) -> RateInterval:
+    """Two-sided Clopper-Pearson interval: half of what may go wrong on either side, so it holds at `confidence`.
 
-    return float(betaincinv(a, b, p))
+    With no failure, or nothing but failures, one side is certain and the other still has its half only: two-sided
+    0/59 reaches up to 6.1 %, one-sided up to 5.0 %. Raises ValueError for counts that cannot be.
+    """
+    side = (1 + confidence) / 2
+    low = failure_rate_lower(failures, trials, side)
+    high = failure_rate_upper(failures, trials, side)
+    return RateInterval(failures, trials, low, high, confidence)
 
 
 def trials_for_safe(p_min: float = P_MIN, confidence: float = CONFIDENCE) -> int:
@@ -43,3 +61,18 @@ def trials_for_safe(p_min: float = P_MIN, confidence: float = CONFIDENCE) -> int
     if not 0 < p_min < 1 or not 0 < confidence < 1:
         raise ValueError(f"p_min {p_min} and confidence {confidence} must lie between 0 and 1")
     return math.ceil(math.log1p(-confidence) / math.log1p(-p_min))
+
+
+def rate_excluded(failures: int, trials: int, confidence: float = CONFIDENCE) -> float:
+    """The least failure rate that these counts exclude at `confidence`; 1.0 when they exclude none.
+
+    For counts without a failure it is the inverse of `trials_for_safe`. A true rate above it is ruled out, one below
+    is not: 0/14 leaves room for 19 %.
+    """
+    return failure_rate_upper(failures, trials, confidence)
+
+
+def _beta_quantile(a: int, b: int, p: float) -> float:
+    from scipy.special import betaincinv  # 0.2 s to import, and needed only once something failed
+
+    return float(betaincinv(a, b, p))

@@ -107,10 +107,8 @@ def plans(pair: CriticalPair, workers: Mapping[str, str]) -> Iterator[Plan]:
     first, second = pair.first, pair.second
     order = pair.order
     opens = _last_of(order, order[second].seat, first)
-    others = [
-        _last_of(order, seat, first) for seat in dict.fromkeys(event.seat for event in order[:first])
-        if seat != order[second].seat
-    ]  # fmt: skip
+    seats = dict.fromkeys(event.seat for event in order[:first])
+    others = [_last_of(order, seat, first) for seat in seats if seat not in (order[first].seat, order[second].seat)]
     window = [index for index in (opens, first, second) if index is not None]
     wider = sorted({*window, *(index for index in others if index is not None)})
     for indices in dict.fromkeys((tuple(window), tuple(wider), tuple(range(second + 1)))):

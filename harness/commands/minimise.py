@@ -37,13 +37,15 @@ def minimise(
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
     from harness.control.minimise import minimise as search
+    from harness.control.minimise import read_pair
 
+    failing, passing = read_pair(trial, against)
     folder = trials_folder(out, "minimise")
     executor = make_executor("local", python=find_python(python))
     try:
         found = search(
-            trial,
-            against,
+            failing,
+            passing,
             executor,
             folder,
             times=times,

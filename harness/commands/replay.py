@@ -33,14 +33,16 @@ def replay(
     from harness.control.interpreter import describe_python, find_python
     from harness.control.replay import read_trial
     from harness.control.replay import replay as run_again
+    from harness.core.recording import check_same
 
     old = read_trial(trial)
     program = find_python(python)
     torch = str(describe_python(program)["torch"])
+    note = check_same(old.recording, torch, force=force)
     folder = trials_folder(out, "replay")
     executor = make_executor("local", python=program)
     try:
-        found = run_again(old, executor, folder / "trials" / "001-replay", torch=torch, force=force)
+        found = run_again(old, executor, folder / "trials" / "001-replay", note=note)
     finally:
         executor.close()
     if json_output:

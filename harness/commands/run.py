@@ -44,6 +44,9 @@ def run(
         float | None,
         typer.Option(min=0.001, metavar="S", help="Seconds a trial may take, instead of the matrix's number."),
     ] = None,
+    update_expect: Annotated[
+        bool, typer.Option("--update-expect", help="Write what was seen into the matrix file, as what it expects.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -57,6 +60,7 @@ def run(
 
     from harness.commands.output import emit, emit_report
     from harness.control.executors import check_executor, make_executor
+    from harness.control.expect_file import file_to_update, take_over
     from harness.control.session import RunOptions, open_session, run_session
     from harness.core.errors import RunFolderError
     from harness.report.html import write_report
@@ -67,9 +71,19 @@ def run(
     options = RunOptions(matrix, out, resume, python, executor and executor.value, jobs, repeats, only, timeout)
     progress = make_progress(Console(stderr=True), matrix or "harness run", quiet=quiet, verbose=verbose)
     check_executor(options.executor or "local")
+    expects = file_to_update(matrix, None) if update_expect and not resume else None
+    difference = ""
     with open_session(options, progress.note) as session:
+        if update_expect and resume:
+            expects = file_to_update(matrix, session.folder.path)
         with progress:
             result = run_session(session, make_executor, progress)
+        if expects is not None and result.interrupted:
+            progress.note(f"interrupted, so the expectations of {expects} stay as they are")
+        elif expects is not None:
+            result, difference = take_over(expects, session.folder, result, session.options.repeats)
+            if not difference:
+                progress.note(f"nothing to update in {expects}")
         # Still inside: the folder is locked, so no other run writes to it meanwhile.
         try:
             written = write_report(result.run_dir)
@@ -93,6 +107,11 @@ def run(
             resume=f"harness run --resume --out {shlex.quote(folder)}",
         )
         emit_report(lambda console: print_run(console, view))
+    if difference and json_output:
+        progress.note(f"updated {expects}")
+        typer.echo(difference, err=True, nl=False)
+    elif difference:
+        emit(f"\nUpdated {expects}:\n\n{difference}")
     raise typer.Exit(result.exit_code)
 
 

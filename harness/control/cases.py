@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 from harness.control.rundir import default_folder, is_run_folder
-from harness.core.case import Case, read_case
+from harness.core.case import Case, Reproducible, read_case
 from harness.core.errors import RunFolderError, UserError
 
 
@@ -20,16 +21,28 @@ def find_case(name: str, *, lock: str | None, where: str | None) -> Case:
             raise UserError("--in: a file says itself what it runs; leave the option out")
         case = read_case(Path(name))
     else:
-        from harness import hazards
-
-        hazard = hazards.find(name)
-        wants_pipeline = where == "pipeline" or (where is None and lock is not None and hazard.in_pipeline)
-        if wants_pipeline and not hazard.in_pipeline:
-            raise UserError(f"{name}: it cannot occur in the pipeline; leave out --in, or use --in program")
-        case = hazard.pipeline_case() if wants_pipeline else hazard.program_case()
+        case = _hazards_case(_find(name), name, lock=lock, where=where)
     if lock is not None:
         case = dataclasses.replace(case, scenario=case.scenario.replace(lock=lock))
     return case
+
+
+def _hazards_case(hazard: Reproducible, name: str, *, lock: str | None, where: str | None) -> Case:
+    """Strategies lock regions of a training step, so with a lock the pipeline is meant, where the hazard occurs there."""
+    order = ("pipeline", "program") if lock is not None else ("program", "pipeline")
+    for place in order if where is None else (where,):
+        case = hazard.case(place)
+        if case is not None:
+            return case
+    raise UserError(f"{name}: it does not occur in the {where}; leave out --in, or choose the other one")
+
+
+def _find(name: str) -> Reproducible:
+    find = getattr(importlib.import_module("harness.hazards"), "find", None)
+    if find is None:
+        raise UserError(f'"{name}": this copy of the harness has no catalogue of hazards; name a file instead')
+    hazard: Reproducible = find(name)
+    return hazard
 
 
 def trials_folder(out: Path | None, name: str) -> Path:

@@ -108,13 +108,16 @@ class LocalExecutor:
         for key, _ in self._selector.select(TICK_S):
             if key.data is None:
                 self._heard.extend(self._server.receive())
-                while self._heard:  # what a KeyboardInterrupt leaves in it is the next turn's
-                    self._hear(self._heard.popleft())
+                self._hear_all()
             elif key.data in self._running:
                 self._drain(self._running[key.data])
         now = time.monotonic()
         for running in list(self._running.values()):
             self._watch(running, now)
+
+    def _hear_all(self) -> None:
+        while self._heard:  # what a KeyboardInterrupt leaves in it is not lost
+            self._hear(self._heard.popleft())
 
     def _hear(self, message: dict[str, object]) -> None:
         if message["ev"] == "ready":
@@ -217,6 +220,7 @@ class LocalExecutor:
     # the two ways a run is cut short
 
     def _interrupt(self) -> None:
+        self._hear_all()
         for running in list(self._running.values()):
             running.how = "killed"
             self._kill(running)
@@ -261,5 +265,3 @@ def make_executor(name: str, *, python: str | None = None, jobs: int = 1) -> Exe
     """The executor `name`. Raises UserError for one that is not there."""
     check_executor(name)
     return LocalExecutor(python=python, jobs=jobs)
-
-

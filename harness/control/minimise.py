@@ -19,7 +19,6 @@ from harness.core.case import Case
 from harness.core.endings import Effect
 from harness.core.errors import UserError
 from harness.core.outcome import OK, is_failure, primary
-from harness.core.plan import REPRODUCED
 from harness.core.schedulespec import parse_schedule
 
 Note = Callable[[str], None]
@@ -51,15 +50,38 @@ class Minimised:
         }
 
 
-def minimise(folder: Path, against: Path | None, executor: Executor, out: Path, *, times: int, note: Note) -> Minimised:
-    """Raises UserError: the trial did not fail or has no recording, no passing one is found, or they do not differ."""
+def read_pair(folder: Path, against: Path | None) -> tuple[OldTrial, OldTrial | None]:
+    """The failing trial, and the passing one: the one that is named, else one of the same run, else None.
+
+    Raises UserError: the trial did not fail, or the other one did; a recording is missing; another scenario.
+    """
     failing = read_trial(folder)
     need_recording(failing, "minimise")
     label = primary(failing.outcomes)
     if not is_failure(label):
         raise UserError(f"{folder}: it ended as {label}; minimise needs a trial that failed")
+    if against is not None:
+        passing = read_trial(against)
+        need_recording(passing, "minimise")
+        if passing.outcomes != (OK,):
+            raise UserError(f"{against}: it ended as {primary(passing.outcomes)}; --against needs a trial that passed")
+        if passing.scenario.replace(schedule="none") != failing.scenario.replace(schedule="none"):
+            raise UserError(f"{against}: another scenario than {folder}; only the schedule may differ")
+        return failing, passing
+    for other in sorted(failing.folder.resolve().parent.iterdir()):
+        if _passed_alike(other, failing):
+            return failing, read_trial(other)
+    return failing, None
+
+
+def minimise(
+    failing: OldTrial, passing: OldTrial | None, executor: Executor, out: Path, *, times: int, note: Note
+) -> Minimised:
+    """Search, and put what is found to the test. Raises UserError: no passing trial is found, or they do not differ."""
+    label = primary(failing.outcomes)
     effect = Effect(labels=(label,))
-    passing = _passing(failing, against, executor, out, note)
+    if passing is None:
+        passing = _other_seed(failing, executor, out, note)
     runs = _Runs(failing, executor, out, effect, note)
     pair = critical_pair(failing.recording.events, passing.recording.events, runs.fails)
     note(f"critical pair: {pair}")
@@ -67,25 +89,16 @@ def minimise(folder: Path, against: Path | None, executor: Executor, out: Path, 
     scenario = failing.scenario.replace(schedule="none")
     for number, plan in enumerate(plans(pair, workers), start=1):
         case = Case(f"minimised-{label}", f"{label}: {pair}", scenario, plan, effect, failing.pipeline)
-        confirmed = reproduce(case, executor, out / f"plan-{number}", times=times, note=note)
-        if confirmed.endings[REPRODUCED] == times:
+        if not reproduce(case, executor, out / f"plan-{number}", times=1, note=note).reproduced:
+            continue
+        confirmed = reproduce(case, executor, out / f"plan-{number}-confirmed", times=times, note=note)
+        if confirmed.reproduced == times:
             return Minimised(failing, passing, pair, case, confirmed)
     return Minimised(failing, passing, pair, None, None)
 
 
-def _passing(failing: OldTrial, against: Path | None, executor: Executor, out: Path, note: Note) -> OldTrial:
-    """The one that was named; else one of the same run; else one of other seeds, run now."""
-    if against is not None:
-        passing = read_trial(against)
-        need_recording(passing, "minimise")
-        if passing.outcomes != (OK,):
-            raise UserError(f"{against}: it ended as {primary(passing.outcomes)}; --against needs a trial that passed")
-        if passing.scenario.replace(schedule="none") != failing.scenario.replace(schedule="none"):
-            raise UserError(f"{against}: another scenario than {failing.folder}; only the schedule may differ")
-        return passing
-    for other in sorted(failing.folder.parent.iterdir()):
-        if other != failing.folder and _passed_alike(other, failing):
-            return read_trial(other)
+def _other_seed(failing: OldTrial, executor: Executor, out: Path, note: Note) -> OldTrial:
+    """A passing trial of another seed, run now."""
     for seed in range(SEEDS):
         folder = out / f"seed-{seed}"
         run_once(failing, executor, folder, _with_seed(failing.scenario.schedule, seed), {})

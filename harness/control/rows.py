@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.core.eventfile import LINES_NAME, merge
 from harness.core.events import read_events
+from harness.core.ordermark import kept
 from harness.core.outcome import primary
 
 from .request import Row, TrialRequest
@@ -43,6 +44,8 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
     row["exit"] = _exit(ending)
     if result is not None:
         row.update({key: result[key] for key in result if key in row or key in _EXTRA})
+    elif (told := kept(request.folder)) is not None:
+        row["schedule"] = told  # the plan's order came about, and then the process went
     labels, reason = _labels(request.folder, result, ending)
     row["outcomes"] = labels
     row["outcome"] = primary(labels)

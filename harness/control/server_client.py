@@ -15,7 +15,7 @@ from typing import Any
 import harness
 
 
-class ServerDied(Exception):  # noqa: N818  # it says what happened
+class ServerDied(Exception):
     """The start server ended; `text` is what it printed (an import error of torch, most often)."""
 
     def __init__(self, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from harness.analysis.errors import ErrorGroup
 from harness.analysis.summary import ScenarioSummary, summarise
 from harness.control import executors, results, rundir
+from harness.control.caches import WarmCaches
 from harness.control.environment import describe_environment
 from harness.control.interpreter import find_python
 from harness.control.request import Executor, Row, TrialRequest
@@ -90,7 +91,14 @@ class Suite:
         heard = _Rows()
         try:
             executor = self._executor.get() if plan.requests else _IDLE
-            interrupted = carry_out(plan, self.folder, executor, heard, references=self._references)
+            interrupted = carry_out(
+                plan,
+                self.folder,
+                executor,
+                heard,
+                references=self._references,
+                caches=WarmCaches(self.folder.path),  # of this scenario alone, which no other process runs
+            )
         except BaseException:
             self._executor.close()
             for request, began in heard.running.values():

@@ -54,7 +54,7 @@ def update_expectations(matrix: Matrix, summaries: Sequence[ScenarioSummary], to
     seen = {
         known[item.id]: _telling(item)
         for item in summaries
-        if item.id in known and item.conclusive >= repeats and "interrupted" not in item.outcomes
+        if item.id in known and item.conclusive >= repeats
     }
     tables: list[Table] = tomllib.loads(matrix.text).get("expect", [])
     edits = [

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness.core.endings import Effect
 from harness.core.errors import UserError
@@ -44,6 +44,13 @@ class Case:
             "effect": self.effect.to_json(),
             "plan": self.plan.to_json(),
         }
+
+
+class Reproducible(Protocol):
+    """What `harness reproduce` asks of a hazard; `harness.hazards.find(id)` gives one, or raises UserError."""
+
+    def case(self, where: str) -> Case | None:
+        """For "program" (its smallest program) or "pipeline"; None where it cannot occur."""
 
 
 def read_case(path: Path) -> Case:

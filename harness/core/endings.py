@@ -93,23 +93,17 @@ def judge(plan: Plan, effect: Effect, row: Mapping[str, Any]) -> Ending:
     told: Mapping[str, Any] = row.get("schedule") or {}
     seen = effect.seen(row)
     order = ORDER_DONE if not plan.steps else str(told.get("order", ""))
-    if order == ORDER_DONE:
-        if seen:
-            return Ending(REPRODUCED, "", told)
-        unfinished = _unfinished(row)
-        return Ending(UNDECIDED, unfinished, told) if unfinished else Ending(HARMLESS, "", told)
+    if seen and order == ORDER_DONE:
+        return Ending(REPRODUCED, "", told)
     if seen:
         return Ending(UNDECIDED, "the effect came, but not by the plan's order: " + str(told.get("reason", "")), told)
+    if row["outcome"] in (*INCOMPLETE, SKIPPED):
+        return Ending(UNDECIDED, f"{row['outcome']}: {row.get('reason', '')}", told)
+    if order == ORDER_DONE:
+        return Ending(HARMLESS, "", told)
     if order in ENDINGS:
         return Ending(order, str(told.get("reason", "")), told)
-    return Ending(UNDECIDED, _unfinished(row) or f"the trial ended as {row['outcome']} and said nothing of its plan", told)
-
-
-def _unfinished(row: Mapping[str, Any]) -> str:
-    """Why a trial says nothing, or ""."""
-    if row["outcome"] in (*INCOMPLETE, SKIPPED):
-        return f"{row['outcome']}: {row.get('reason', '')}"
-    return ""
+    return Ending(UNDECIDED, f"the trial ended as {row['outcome']} and said nothing of its plan", told)
 
 
 def combine(endings: list[Ending]) -> Ending:

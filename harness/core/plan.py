@@ -15,13 +15,15 @@
         ),
     )
 
-*Steps* happen in this order: a role that reaches its next step before its turn is held there; at its turn it passes, and
-goes on freely to its next one. A step is made when its thread has passed and has then come to its next point of any kind,
-waits or has ended, so what follows the point has happened too. What a step does not name passes freely. *Gates* hold others at a point until a step was
-made. A *role* is one worker, with whatever threads work for it (an autograd thread during its backward), or one thread
-that belongs to no worker. Roles bind in the order of their first steps, each to the first eligible one that
-reaches it; or at a gate `!ROLE`, which lets exactly that one through: that is how to bind early. The kind of a role is a worker's role ("drafter"), a worker's name
-("drafter-1"), "main", or "any".
+*Steps* happen in this order: a role that reaches its next step before its turn is held there; at its turn it passes,
+and goes on freely to its next one. A step is made when its thread has passed and has then come to its next point of any
+kind, waits or has ended, so what follows the point has happened too. What a step does not name passes freely. *Gates*
+hold others at a point until a step was made.
+
+A *role* is one worker, with whatever threads work for it (an autograd thread during its backward), or one thread that
+belongs to no worker. A thread is bound to the first role, in the order of their first steps, that is unbound and that it
+is eligible for, when it reaches that role's first step; or at a gate `!ROLE`, which lets exactly that one through: that
+is how to bind early. The kind of a role is a worker's role ("drafter"), a worker's name ("drafter-1"), "main", or "any".
 
 A plan without steps is a deterministic test: nothing to order, only an effect to look for. How the effect shows is said
 by an `Effect`, and the two are put together by `judge` (`harness.core.endings`).

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 
@@ -32,10 +34,28 @@ class Item:
         """The same item in host memory, pinned if it comes from a GPU; the copy has ended when this returns."""
         return self._mapped(_pinned if self.features.is_cuda else Tensor.cpu)
 
+    def to_bytes(self) -> bytes:
+        """For another process: a line of JSON, then the tensors in the safetensors format."""
+        tensors = {f.name: getattr(self, f.name).contiguous() for f in fields(self) if f.name in TENSORS}
+        head = json.dumps({"index": self.index, "lengths": self.lengths, "tokens": self.tokens})
+        body: bytes = save(tensors)
+        return head.encode() + b"\n" + body
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Item:
+        """What `to_bytes` wrote, in ordinary host memory."""
+        head, _, body = data.partition(b"\n")
+        values = json.loads(head)
+        lengths = tuple(tuple(row) for row in values["lengths"])
+        return Item(index=values["index"], tokens=values["tokens"], lengths=lengths, **load(body))
+
     def _mapped(self, function: Callable[[Tensor], Tensor]) -> Item:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {k: function(v) for k, v in values.items() if isinstance(v, Tensor)}
         return replace(self, **changed)
+
+
+TENSORS = ("features", "last_hidden", "ids", "loss_mask", "document_ids", "positions")
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class QueueAborted(Exception):  # noqa: N818 - says what happened; it is an order to stop rather than an error
+class QueueAborted(Exception):
     """The run is being shut down: whoever waits at a queue or a barrier stops waiting."""
 
 
-class QueueTimeout(Exception):  # noqa: N818
+class QueueTimeout(Exception):
     """The time given to `put` or `get` is over."""
 
 

@@ -16,6 +16,7 @@ from harness.pipeline.assembly import (
     share_frozen,
 )
 from harness.pipeline.data import load_documents
+from harness.pipeline.drafter_worker import DrafterWorker
 from harness.pipeline.queues import OrderedQueue
 from harness.pipeline.replicas import GradientAverager, mean_gradients
 from harness.pipeline.support import devices_of, unsupported
@@ -98,6 +99,11 @@ class Pipeline:
             longer = sum(len(document) > stream.budget for document in documents)
             facts = {"documents": len(documents), "longer_than_budget": longer, "budget": stream.budget}
             ctx.fact(drafter.name, "data", facts)
+
+    @property
+    def drafters(self) -> list[DrafterWorker]:
+        """The drafters, by number; for whoever runs them elsewhere than on a thread of this process."""
+        return self._drafters
 
     def workers(self) -> list[Worker]:
         """Targets, then drafters; each is to be run on a thread of its own."""

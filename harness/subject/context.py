@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from harness.core.points import POINTS, REGION_NAMES
+from harness.core.points import DOCS, REGION_NAMES
 from harness.core.workload import WaitsFor
 from harness.locks import Strategy
 
@@ -37,19 +37,22 @@ class _Region:
 
     def __enter__(self) -> None:
         context = self._context
-        context.points.trying("strategy")
+        if context.points.on:
+            context.points.trying("strategy")
         self._held.__enter__()
         thread = context.threads.current()
         thread.regions.append(self._name)
         context.log.emit("region.enter", f',"r":"{self._name}"')
         context.sample()
-        context.points.reach(_ENTER[self._name])
+        if context.points.on:
+            context.points.reach(_ENTER[self._name])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
         context = self._context
-        context.points.reach(_EXIT[self._name])
+        if context.points.on:
+            context.points.reach(_EXIT[self._name])
         thread = context.threads.current()
         if error is not None:
             _mark(error, thread.region, thread.collision)
@@ -71,16 +74,18 @@ class _Waiting:
 
     def __enter__(self) -> None:
         points = self._context.points
-        if self._wait.what in POINTS:
+        if points.on and self._wait.what in DOCS:
             points.reach(self._wait.what, self._info)
         self._thread = self._context.threads.current()
         self._before = self._thread.waits
         self._thread.waits = self._wait
-        points.blocked(self._wait)
+        if points.on:
+            points.blocked(self._wait)
 
     def __exit__(self, *_: object) -> None:
         self._thread.waits = self._before
-        self._context.points.unblocked()
+        if self._context.points.on:
+            self._context.points.unblocked()
 
 
 class TrialContext:

@@ -35,7 +35,7 @@ from .workloads import load
 UNSTARTED = locks.make_strategy("none", workers=())
 
 
-class CannotRunHere(Exception):  # noqa: N818  # no error: a skip
+class CannotRunHere(Exception):
     """The workload says that this scenario cannot run on this machine: the trial is skipped, with that reason."""
 
 

@@ -19,14 +19,17 @@ def _nothing(*_: object) -> None:
 class Points:
     """`reach(point, info="")`, `blocked(wait)`, `unblocked()`, `trying(lock)`: always about the calling thread."""
 
+    reach: Callable[..., None]
+    blocked: Callable[[Wait], None]
+    unblocked: Callable[[], None]
+    trying: Callable[[str], None]
+
     def __init__(self) -> None:
         self.schedule: Schedule | None = None
-        self.disconnect()
-
-    @property
-    def on(self) -> bool:
-        """Whether anybody listens: probes that exist for schedules alone stay away otherwise."""
-        return self.schedule is not None
+        self.on = False
+        """Whether anybody listens. Probes that exist for schedules alone stay away otherwise; the hottest ones ask, since
+        that costs less than a call."""
+        self.reach = self.blocked = self.unblocked = self.trying = _nothing
 
     def connect(self, schedule: Schedule, threads: Threads) -> None:
         """From now on everything is told to `schedule`."""
@@ -44,15 +47,8 @@ class Points:
         def trying(lock: str) -> None:
             schedule.trying(lock, current())
 
-        self.schedule = schedule
-        self.reach: Callable[..., None] = reach
-        self.blocked: Callable[[Wait], None] = blocked
-        self.unblocked: Callable[[], None] = unblocked
-        self.trying: Callable[[str], None] = trying
-
-    def disconnect(self) -> None:
-        """Nobody listens any more; threads that are held stay the schedule's to let go."""
-        self.reach = self.blocked = self.unblocked = self.trying = _nothing
+        self.schedule, self.on = schedule, True
+        self.reach, self.blocked, self.unblocked, self.trying = reach, blocked, unblocked, trying
 
     # around a trial; each is a no-op without a schedule
 

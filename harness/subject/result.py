@@ -17,6 +17,7 @@ from .record import Trial
 
 def outcomes(trial: Trial, scenario: Scenario, stuck: str) -> tuple[list[str], str]:
     """The labels, earliest cause first and consequences left out, and the reason for those that are no exception."""
+    mark_consequences(trial)
     found: list[tuple[int, str]] = [(e.at_ns, e.label) for e in trial.errors if not e.consequence]
     found += [(at, label) for at, label, _ in trial.problems]
     if not found and trial.errors:  # a consequence without its cause is a cause
@@ -30,6 +31,21 @@ def outcomes(trial: Trial, scenario: Scenario, stuck: str) -> tuple[list[str], s
         labels.append(stuck)
     reason = "; ".join(text for _, _, text in trial.problems[:5])
     return labels or ["ok"], reason
+
+
+def mark_consequences(trial: Trial) -> None:
+    """An FX error strikes twice: the thread that was tracing can fail too, later, in some way of its own.
+
+    The thread that was refused had run under the tracing thread's patches of `nn.Module.__call__` until then. Seen on
+    torch 2.11 with non-reentrant checkpoints, 4 of 4 such trials: an internal assertion about saved-tensor hooks.
+    """
+    collided = [error for error in trial.errors if error.label == "fx_error"]
+    for error in trial.errors:
+        if error.label == "error" and any(
+            first.at_ns < error.at_ns and any(tracer["worker"] == error.worker for tracer in first.tracers)
+            for first in collided
+        ):
+            error.consequence = True
 
 
 def build(

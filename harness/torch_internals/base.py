@@ -1,8 +1,8 @@
 """What all adapters share: `Availability`, attribute patches, and keeping Dynamo away from hooks.
 
 Private names: `torch._C._dynamo.eval_frame.{get_eval_frame_callback, set_eval_frame,
-set_code_exec_strategy, _FrameAction, _FrameExecStrategy}`; verified on torch 2.11, 2.13 and 2.14.1. They
-have been there since 2.6; without them importing this module fails, since no hook could be made safe.
+set_code_exec_strategy, _FrameAction, _FrameExecStrategy}`; verified on torch 2.11, 2.12.1, 2.13 and 2.14.1.
+They have been there since 2.6; without them importing this module fails, since no hook could be made safe.
 
 Why Dynamo matters here: while a compiled callable runs, its thread evaluates *every* Python frame through
 Dynamo. A hook called in that state would be compiled itself (which takes the compile lock, counts as a

@@ -1,6 +1,6 @@
 """Where torch keeps compiled code on disk, and how a trial gets caches of its own.
 
-Environment variables of torch 2.11, 2.13 and 2.14.1 (no private name): `TORCHINDUCTOR_CACHE_DIR` and
+Environment variables of torch 2.11, 2.12.1, 2.13 and 2.14.1 (no private name): `TORCHINDUCTOR_CACHE_DIR` and
 `TRITON_CACHE_DIR` are read whenever a file is looked up, so they may be set after torch was imported (a
 fork from a warm server), but before the first compile. The switches are read once, when
 `torch._functorch.config` (that is: torch) and `torch._inductor.config` are imported.

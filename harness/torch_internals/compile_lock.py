@@ -1,7 +1,7 @@
 """Dynamo's compile lock, made to say who waits for it, who holds it and how deep.
 
-Private name: `torch._dynamo.convert_frame.compile_lock`. Verified on torch 2.11, 2.13 and 2.14.1. Missing,
-or no re-entrant lock: unavailable.
+Private name: `torch._dynamo.convert_frame.compile_lock`. Verified on torch 2.11, 2.12.1, 2.13 and 2.14.1.
+Missing, or no re-entrant lock: unavailable.
 
 Who takes it: Dynamo's frame callback (a global of `convert_frame`), `torch._dynamo.reset` and
 `reset_code_caches` (an attribute of `convert_frame`), and inductor's lowering of a backward graph (`from …

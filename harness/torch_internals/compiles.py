@@ -1,9 +1,9 @@
 """Every compile, by thread: Dynamo frames, graphs given to a backend, lazy backward lowerings.
 
 Private names: `torch._dynamo.callback.CompilationCallbackHandler.install_callbacks` and `CallbackTrigger`,
-`torch._dynamo.output_graph.OutputGraph.call_user_compiler`. Verified on torch 2.11, 2.13 and 2.14.1. A
-missing name: unavailable. Also `torch._higher_order_ops.utils._in_hop_compile`; without it all graphs are
-called "graph".
+`torch._dynamo.output_graph.OutputGraph.call_user_compiler`. Verified on torch 2.11, 2.12.1, 2.13 and
+2.14.1. A missing name: unavailable. Also `torch._higher_order_ops.utils._in_hop_compile`; without it all
+graphs are called "graph".
 
 torch opens `install_callbacks` around each frame compile, each lazy backward lowering and each recording of
 a CUDA graph, but calls the registered callbacks only when no other thread is inside; wrapping the context

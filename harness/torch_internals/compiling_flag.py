@@ -1,7 +1,7 @@
 """What `torch.compiler.is_compiling()` would say, sampled without calling or patching it.
 
 Private names: `torch.compiler._is_compiling_flag`, `torch.compiler._compile_session_context`. Verified on
-torch 2.11, 2.13 and 2.14.1. Missing: `compiling_now` answers None.
+torch 2.11, 2.12.1, 2.13 and 2.14.1. Missing: `compiling_now` answers None.
 
 `is_compiling` itself is left alone, since Dynamo folds it by identity. The flag is one for the process on
 all three versions. Up to 2.12 only `torch.export` sets it; from 2.13 on each Dynamo compile does, so a

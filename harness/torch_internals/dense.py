@@ -1,7 +1,8 @@
 """Executions of `flex_attention` outside a compiled graph: it then runs dense, without saying so.
 
 Private name: `_validate_sdpa_input` as bound in the module `torch.nn.attention.flex_attention` (the
-function that `flex_attention` calls first). Verified on torch 2.11, 2.13 and 2.14.1. Missing: unavailable.
+function that `flex_attention` calls first). Verified on torch 2.11, 2.12.1, 2.13 and 2.14.1. Missing:
+unavailable.
 
 The Python body of `flex_attention` runs on real tensors only when the call is *not* part of a compiled
 graph. Dynamo traces the original check, not the wrapper (`_torchdynamo_inline`), so tracing sees what it

@@ -3,7 +3,7 @@
 Private name: `torch._C._ensureCUDADeviceGuardSet`. Seen on torch 2.11 (CUDA build): when the first thread
 that ever compiled has ended, the next compile in another thread dies with SIGSEGV. Calling this once on a
 thread that stays alive avoids it. Harmless where it is not needed, so it is called wherever the name exists
-(2.11, 2.13 and 2.14.1 have it). Not a race of the program under test, and not to be mistaken for one.
+(2.11, 2.12.1, 2.13 and 2.14.1 have it). Not a race of the program under test, and not to be mistaken for one.
 """
 
 from __future__ import annotations

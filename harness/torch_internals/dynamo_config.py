@@ -1,9 +1,9 @@
 """Dynamo's settings that matter to threads: recompile limits, nested traces, suppressed errors.
 
 Private names: `torch._dynamo.config.{recompile_limit, accumulated_recompile_limit,
-error_on_nested_fx_trace, suppress_errors}`. Verified on torch 2.11, 2.13 and 2.14.1. Before 2.6 the limits
-are called `cache_size_limit` and `accumulated_cache_size_limit`; those names are used where the others are
-missing.
+error_on_nested_fx_trace, suppress_errors}`. Verified on torch 2.11, 2.12.1, 2.13 and 2.14.1. Before 2.6 the
+limits are called `cache_size_limit` and `accumulated_cache_size_limit`; those names are used where the
+others are missing.
 
 From torch 2.12 on a value that is set holds in the thread (context) that sets it; another thread, even one
 started later, has the default.

@@ -2,8 +2,8 @@
 
 Private names: `_engine_run_backward` as bound in `torch.autograd.graph` and `torch.autograd` (the one entry
 of `Tensor.backward`, `torch.autograd.backward`, `torch.autograd.grad` and of a reentrant checkpoint's
-recompute), and `torch._C._current_graph_task_id`. Verified on torch 2.11, 2.13 and 2.14.1. A missing name:
-unavailable.
+recompute), and `torch._C._current_graph_task_id`. Verified on torch 2.11, 2.12.1, 2.13 and 2.14.1. A
+missing name: unavailable.
 
 The calling thread waits in the engine while device threads run the graph (on the CPU it runs the graph
 itself). Neither `threading.local` nor context variables reach a device thread, but every thread that works

@@ -1,7 +1,7 @@
 """The moment at which a compiled callable asks whether an FX trace is going on.
 
 Private name: `torch.fx._symbolic_trace.is_fx_symbolic_tracing`, through `fx_flag`. Verified on torch 2.11,
-2.13 and 2.14.1. Missing: unavailable.
+2.12.1, 2.13 and 2.14.1. Missing: unavailable.
 
 `check_enter()` comes right before the flag is read, `checked(answer)` right after, both on the calling thread
 with Dynamo's frame evaluation off (the wrapper of a compiled callable has switched it off by then). A True

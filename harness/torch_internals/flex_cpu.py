@@ -1,7 +1,7 @@
 """Lets `flex_attention` run forward and backward on the CPU, where torch refuses gradients.
 
-Private name: `torch.nn.attention.flex_attention._validate_device`. Verified on torch 2.11, 2.13 and 2.14.1
-with the backends `eager` and `aot_eager`, whose attention is plain tensor code that differentiates
+Private name: `torch.nn.attention.flex_attention._validate_device`. Verified on torch 2.11, 2.12.1, 2.13 and
+2.14.1 with the backends `eager` and `aot_eager`, whose attention is plain tensor code that differentiates
 anywhere; inductor has no CPU kernel for the backward, and still fails. Missing: unavailable.
 
 Install it before attention is compiled first, and leave it installed: Dynamo guards which function the

@@ -1,9 +1,9 @@
 """The one place that changes `is_fx_symbolic_tracing`, shared by `flag_check` and `thread_local_fx`.
 
-Private name: `torch.fx._symbolic_trace.is_fx_symbolic_tracing` (2.9 and later). Verified on torch 2.11, 2.13
-and 2.14.1. The *code* of that function is exchanged, not the function: a compiled callable captures the
-function when it is made, `torch.export.unflatten` imports it by name, and Dynamo knows it by identity (it
-folds it to False). All of them keep working, whenever the exchange happens.
+Private name: `torch.fx._symbolic_trace.is_fx_symbolic_tracing` (2.9 and later). Verified on torch 2.11,
+2.12.1, 2.13 and 2.14.1. The *code* of that function is exchanged, not the function: a compiled callable
+captures the function when it is made, `torch.export.unflatten` imports it by name, and Dynamo knows it by
+identity (it folds it to False). All of them keep working, whenever the exchange happens.
 """
 
 from __future__ import annotations

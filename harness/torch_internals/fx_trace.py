@@ -2,7 +2,7 @@
 
 Private names: `torch.fx._symbolic_trace.{Tracer.trace, _patch_wrapped_functions, _new_patcher}` and the flag
 itself: `_is_fx_tracing_flag` (a module global, up to 2.13) or `_get_is_fx_tracing` (thread-local, 2.14).
-Verified on torch 2.11, 2.13 and 2.14.1. A missing name: `install` answers that it is unavailable.
+Verified on torch 2.11, 2.12.1, 2.13 and 2.14.1. A missing name: `install` answers that it is unavailable.
 
 `Tracer.trace` is the only place that opens the window: `symbolic_trace`, `make_fx` (AOTAutograd's joint trace
 and the higher-order operators' traces among its users) and every tracer that overrides `trace` reach it
@@ -12,6 +12,10 @@ Order within one trace, all on the tracing thread:
 `trace_enter`, flag set, `nn.Module` patched, `window_open`, … , `window_closing`, `nn.Module` restored, flag
 reset, `trace_exit`. An error in the traced function still passes `window_closing` and `trace_exit`; a trace
 that fails before the window opens has neither `window_open` nor `window_closing`.
+
+A sink may raise: the flag and `nn.Module` are restored. But `make_fx`, on an error before the window, wants
+to log a graph that does not exist yet: what `trace_enter` raises then comes out as the context of an
+AttributeError.
 """
 
 from __future__ import annotations

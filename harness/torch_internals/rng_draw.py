@@ -63,7 +63,7 @@ class RngDraw:
 
     def _dropping(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+        def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
             if not torch.compiler.is_dynamo_compiling() and training and p > 0:
                 self._passing("rng.draw", "torch.nn.functional.dropout")
             return original(input, p, training, inplace)

@@ -1,7 +1,7 @@
-"""Makes the FX-tracing flag one per thread, as torch 2.14 has it, on torch 2.11 and 2.13.
+"""Makes the FX-tracing flag one per thread, as torch 2.14 has it, on torch 2.11 to 2.13.
 
 Private names, all of `torch.fx._symbolic_trace`: `_is_fx_tracing_flag`, `is_fx_tracing`,
-`is_fx_symbolic_tracing`, `Tracer.trace`. Verified on torch 2.11 and 2.13; on other versions `install`
+`is_fx_symbolic_tracing`, `Tracer.trace`. Verified on torch 2.11, 2.12.1 and 2.13; on other versions `install`
 refuses, on 2.14 because the flag is per thread already.
 
 How: the wrapper of `Tracer.trace` keeps a flag in thread-local storage; the two functions that read the flag
@@ -83,7 +83,7 @@ class ThreadLocalFx:
         if not hasattr(_fx, _FLAG) and hasattr(_fx, "_get_is_fx_tracing"):
             return Availability(False, f"torch {torch.__version__} has a flag for each thread already")
         if release()[:2] not in TESTED:
-            known = " and ".join(".".join(map(str, version)) for version in sorted(TESTED)[:-1])
+            known = ", ".join(f"{major}.{minor}" for major, minor in sorted(TESTED) if minor < 14)
             return Availability(False, f"not tested on torch {torch.__version__}, only on {known}")
         if not isinstance(getattr(_fx, "is_fx_tracing", None), FunctionType) or SEAT.unavailable:
             return missing(_NAME, "is_fx_tracing", "is_fx_symbolic_tracing")

@@ -30,9 +30,9 @@ def test_an_interrupt_that_leaves_a_command_is_exit_3(
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_an_interrupt_during_an_import_is_exit_3_too() -> None:
-    """There Python would end by SIGINT, however well the exception was caught."""
-    script = (
+def test_an_interrupt_during_an_import_is_exit_3_too(tmp_path: Path) -> None:
+    """There `python -m` would end by SIGINT, however well the exception was caught."""
+    (tmp_path / "interrupted.py").write_text(
         "import sys\n"
         "from harness import cli\n"
         "from harness.control import session\n"
@@ -42,6 +42,13 @@ def test_an_interrupt_during_an_import_is_exit_3_too() -> None:
         "sys.argv = ['harness', 'run']\n"
         "cli.main()\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (ended.returncode, ended.stderr) == (3, "interrupted\n")

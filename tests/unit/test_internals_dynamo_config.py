@@ -37,6 +37,17 @@ def test_what_is_none_stays_as_it_is() -> None:
         )
 
 
+def test_what_others_set_meanwhile_is_left_alone() -> None:
+    before = read()
+    try:
+        with settings(DynamoSettings(recompile_limit=5)):
+            apply(DynamoSettings(suppress_errors=True))
+        assert read().suppress_errors is True
+        assert read().recompile_limit == before.recompile_limit
+    finally:
+        apply(before)
+
+
 def test_settings_are_put_back_after_an_error() -> None:
     before = read()
     with pytest.raises(KeyError), settings(CHANGED):

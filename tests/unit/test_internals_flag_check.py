@@ -8,11 +8,12 @@ import pytest
 import torch
 import torch._dynamo
 import torch.fx._symbolic_trace as symbolic_trace
-from internals_support import Recorder, clean_dynamo, installed, trace_held_open
+from internals_support import Recorder, clean_dynamo, in_thread, installed, trace_held_open
 
 from harness.torch_internals.compiles import Compiles
 from harness.torch_internals.flag_check import FlagCheck
 from harness.torch_internals.fx_flag import SEAT
+from harness.torch_internals.fx_trace import FxTrace
 from harness.torch_internals.versions import features
 
 pytestmark = pytest.mark.usefixtures("clean_dynamo")
@@ -68,6 +69,31 @@ def test_the_answer_is_what_the_callable_acts_on(recorder: Recorder) -> None:
         else:
             function(torch.ones(2))
     assert recorder.spoken() == ["check_enter", f"checked {features().fx_flag_is_global}"]
+
+
+def test_who_is_told_of_another_threads_compile(recorder: Recorder) -> None:
+    """`fx-flag-collision` itself: a warm call of B while A's compile is in its joint trace, by version."""
+    warm = torch.compile(add_one, backend="eager")
+    warm(torch.ones(2))
+    recorder.clear()
+
+    def call() -> None:
+        with suppress(RuntimeError):
+            warm(torch.ones(2))
+
+    told: list[str] = []
+
+    def inside_the_window() -> None:
+        recorder.clear()
+        in_thread(call)
+        told.extend(recorder.spoken())
+
+    tracing = Recorder()
+    tracing.on["window_open"] = inside_the_window
+    with installed(FxTrace(), tracing):
+        torch.compile(lambda x: x.sin(), backend="aot_eager")(torch.ones(2, requires_grad=True))
+    collides = features().fx_flag_is_global and not features().compile_hides_fx_flag
+    assert told == ["check_enter", f"checked {collides}"]
 
 
 def test_a_hook_between_enter_and_check_decides_the_answer(recorder: Recorder) -> None:

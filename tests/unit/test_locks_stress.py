@@ -22,7 +22,7 @@ WORKERS = [f"w{number}" for number in range(6)]
 ORDER = ["mask", "forward", "loss", "backward"]
 
 
-class Oops(Exception):  # noqa: N818
+class Oops(Exception):
     pass
 
 

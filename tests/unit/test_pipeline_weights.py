@@ -77,7 +77,10 @@ def test_the_public_configuration() -> None:
     assert (config.num_target_layers, config.num_hidden_layers, config.rope_theta) == (36, 5, 1e6)
     assert config.dtype == torch.bfloat16
     with torch.device("meta"):
-        assert sum(p.numel() for p in Drafter(config).parameters()) == 1_048_626_432
+        weights = Drafter(config).state_dict()
+    assert len(weights) == 58  # tensors in its model.safetensors
+    assert weights["fc.weight"].shape == (4096, 20480)
+    assert sum(w.numel() for w in weights.values()) == 1_048_626_432
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,18 @@ def test_a_consequence_alone_is_a_cause() -> None:
     assert outcomes(trial, Scenario(), "")[0] == ["error"]
 
 
+def test_what_the_tracing_thread_raises_after_a_collision_is_a_consequence() -> None:
+    trial = Trial()
+    fail(trial, "Detected that you are using FX to symbolically trace …", 5)
+    trial.errors[0].tracers = [{"worker": "drafter-1", "thread": "drafter-1", "region": "attention", "stack": ""}]
+    trial.error(RuntimeError("INTERNAL ASSERT FAILED"), Threads().current(), "drafter-1", 9)
+    trial.error(RuntimeError("something else"), Threads().current(), "drafter-2", 9)
+    assert outcomes(trial, Scenario(), "")[0] == ["fx_error", "error"]
+    assert [error.consequence for error in trial.errors] == [False, True, False]
+    trial.errors.pop()
+    assert outcomes(trial, Scenario(), "")[0] == ["fx_error"]
+
+
 def test_dense_calls_are_a_failure_unless_nothing_was_to_be_compiled() -> None:
     trial = Trial()
     trial.tally("drafter-0", "drafter").dense_calls = 3

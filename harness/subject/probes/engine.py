@@ -52,7 +52,8 @@ class EngineProbe(Quiet):
                     tag_graph(root, lambda task: self._threads.tag_task(task, worker, device))
         self._points.reach("engine.enter")
         if device:
-            self._points.blocked(Wait(f"autograd's thread of {device}", lambda: self._serving(device), kind=ENGINE))
+            what = f"autograd's thread of {device}"
+            self._points.blocked(Wait(what, lambda: self._serving(device), any_of=device == ANY, kind=ENGINE))
 
     def engine_exit(self) -> None:
         """The engine has returned or raised."""
@@ -63,8 +64,12 @@ class EngineProbe(Quiet):
         self._points.reach("engine.exit")
 
     def _serving(self, device: str) -> list[int]:
-        threads = list(self._threads.by_ident.values())
-        return [thread.ident for thread in threads if thread.engine and (device == ANY or thread.engine_device in ("", device))]
+        """The engine's threads of that device; those whose device is not known, while none is known to be of it."""
+        engines = [thread for thread in list(self._threads.by_ident.values()) if thread.engine]
+        if device == ANY:
+            return [thread.ident for thread in engines]
+        known = [thread.ident for thread in engines if thread.engine_device == device]
+        return known or [thread.ident for thread in engines if not thread.engine_device]
 
     def edges(self) -> list[Edge]:
         """A thread in the engine waits for the device's thread, whoever's graph that one is running."""

@@ -71,12 +71,14 @@ class FlagCheckProbe(Quiet):
 
     def check_enter(self) -> None:
         """About to read the flag."""
-        self._points.reach("compiled_call.enter")
+        if self._points.on:
+            self._points.reach("compiled_call.enter")
 
     def checked(self, answer: bool) -> None:
         """It was read."""
         if not answer:
-            self._points.reach("compiled_call.checked", "false")
+            if self._points.on:
+                self._points.reach("compiled_call.checked", "false")
             return
         thread = self._threads.current()
         thread.collision = tracers(self._threads)

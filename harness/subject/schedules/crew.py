@@ -189,6 +189,18 @@ class Crew:
             return Chain(tuple(links))
         return Chain(tuple(links), seat.thread.label(), seat.at.point)
 
+    def whereabouts(self) -> list[str]:
+        """What each thread is doing, in words."""
+        found = []
+        for seat in self.seats.values():
+            if seat.at is not None:
+                found.append(f"{seat.thread.label()} held at {seat.at.point}")
+            elif seat.wait is not None:
+                found.append(f"{seat.thread.label()} waits for {seat.wait.what}")
+            elif not seat.ended:
+                found.append(f"{seat.thread.label()} runs")
+        return found
+
     def _known(self, worker: str) -> bool:
         return any(who_is(seat.thread) == worker for seat in self.seats.values())
 

@@ -2,8 +2,8 @@
 
 Like Shuttle's replay scheduler, on the points of `serial`. Departure: locks are real, and who takes one is decided between
 two points, so a thread that is about to try a lock is held there until its `acquired` is next (`trying`). A thread that
-comes to another point than the recording says, or an order that cannot go on, is a divergence: it is kept, and everybody
-is let go, since from there on there is no order to follow.
+comes to another point than the recording says is the first difference, and is held; the others follow the order for as
+long as it does not ask for that thread. An order that cannot go on is a difference too, and then everybody is let go.
 
 Which thread runs between two points is not recorded. A thread runs on at once after its point, unless the event that it
 comes to next is one of `late` (`spec["extra"]["late"]`): then it runs on only when that event is next. Where a recording
@@ -54,7 +54,7 @@ class Replay(Serial):
             with self.crew.changed:
                 expected = self._expected(came.seat)
                 if not self.over and (expected is None or came != self._events[expected]):
-                    self._diverge(came, expected, "another point came")
+                    self._differs(came, expected, "another point came")
         super().reach(point, thread, info)
 
     def trying(self, lock: str, thread: Thread) -> None:
@@ -74,11 +74,13 @@ class Replay(Serial):
             wanted = self._events[self._next_index]
             seat = seats.get(wanted.seat)
             if seat is None or seat.at is None:
-                self._diverge(None, self._next_index, self._why(wanted))
+                self._differs(None, self._next_index, self._why(wanted))
                 return None
             if wanted.seat in self._parked or seat.at.point == _TRYING:
                 self._parked.discard(wanted.seat)
                 return seat
+            if (seat.at.point, seat.at.info) != (wanted.point, wanted.info):
+                return None  # it went another way, which was noted when it came
             own = self._own[wanted.seat]
             own.pop()
             self._next_index += 1
@@ -91,7 +93,7 @@ class Replay(Serial):
         """`order`: "same", or "diverged" with the event that should have come and the one that did."""
         left = len(self._events) - self._next_index
         if self._divergence is None and left:
-            self._diverge(None, self._next_index, "the trial ended before it")
+            self._differs(None, self._next_index, "the trial ended before it")
         return {
             "kind": "replay",
             "order": "same" if self._divergence is None else "diverged",
@@ -117,16 +119,15 @@ class Replay(Serial):
         waiting = [seat_name(seat.thread) for seat in self.crew.seats.values() if seat.at is not None]
         return {own[-1] for name in waiting if name not in self._parked and (own := self._own.get(name))}
 
-    def _diverge(self, came: Passed | None, expected: int | None, why: str) -> None:
-        """With the lock held. `expected`: an index."""
-        self._divergence = {
+    def _differs(self, came: Passed | None, expected: int | None, why: str) -> None:
+        """The first time counts. With the lock held; `expected`: an index."""
+        self._divergence = self._divergence or {
             "index": self._next_index if expected is None else expected,
             "expected": None if expected is None else str(self._events[expected]),
             "came": None if came is None else str(came),
             "why": why,
             "ahead": sorted(self._ahead()),
         }
-        self.let_go()
 
 
 def make(spec: ScheduleSpec, setting: Setting) -> Schedule | None:

@@ -1,0 +1,134 @@
+"""What the trials so far make one believe of each lock strategy. It decides what to run next, never what is true.
+
+Hypotheses: every set of strategies that can be the safe one (`Order.safe_sets`) × the rate at which the unsafe ones fail
+× the scenario in which they do. Prior: each *answer* (the cheapest safe strategy, or that none is safe) has the same
+chance unless told otherwise, shared equally by the sets that have this answer. Rates: a grid from `p_min` up, with most
+weight on `p_min` itself, because a belief that trusts in high rates takes ten quiet trials for safety.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.order import Order
+
+RATES = (0.97, 0.5, 0.2, 0.1)
+"""Failure rates that are thought possible besides `p_min`: nearly every trial, down to one in ten."""
+
+RARE_WEIGHT = 0.5
+"""Prior weight of the rate `p_min`; the others share the rest."""
+
+ELSEWHERE = 0.25
+"""In the scenarios of a matrix other than the worst one a strategy fails at this part of its rate."""
+
+Counts = tuple[tuple[str, int, int, int], ...]
+"""(strategy, number of the scenario, failures, trials without), for each pair that was tried."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """Chances. `unsafe`: by strategy; `fails`: that the next trial of it does; `answer`: by strategy, "" for none safe.
+
+    `tells`: how much the next trial of a strategy tells of the answer, in bits (their mutual information).
+    `rate`: at which the unsafe ones are expected to fail.
+    """
+
+    unsafe: Mapping[str, float]
+    fails: Mapping[str, float]
+    answer: Mapping[str, float]
+    tells: Mapping[str, float]
+    rate: float
+
+
+class Belief:
+    """Pure: the opinion depends on the counts alone, and each is worked out once.
+
+    `prior`: answer → weight, "" for "none is safe"; those it leaves out have weight 1.
+    """
+
+    def __init__(
+        self, order: Order, *, p_min: float, contexts: int = 1, prior: Mapping[str, float] | None = None
+    ) -> None:
+        self._order = order
+        self._contexts = contexts
+        self._prior = dict(prior or {})
+        rates = [rate for rate in RATES if rate > p_min]
+        weights = [(1 - RARE_WEIGHT) / len(rates)] * len(rates) + [RARE_WEIGHT] if rates else [1.0]
+        self._rates = [*rates, p_min]
+        self._log_weights = [math.log(weight) for weight in weights]
+        self._sets = order.safe_sets
+        self._outside = [[name for name in order.names if name not in members] for members in self._sets]
+        self._known: dict[tuple[Counts, tuple[str, ...]], Opinion] = {}
+
+    def opinion(self, counts: Counts, cheapest_first: Sequence[str]) -> Opinion:
+        """The chances after these counts, when this is the order of cost."""
+        key = (counts, tuple(cheapest_first))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._work_out(counts, key[1])
+        return found
+
+    def _work_out(self, counts: Counts, cheapest_first: tuple[str, ...]) -> Opinion:
+        answers = [next((name for name in cheapest_first if name in members), "") for members in self._sets]
+        shares = {answer: answers.count(answer) for answer in answers}
+        failed = {strategy for strategy, _, failures, _ in counts if failures}
+        evidence = self._evidence(counts)
+        logs: list[tuple[float, int, int]] = []
+        for index, members in enumerate(self._sets):
+            prior = self._prior.get(answers[index], 1.0) / shares[answers[index]]
+            if prior <= 0 or members & failed:
+                continue
+            for cell in range(len(self._rates) * self._contexts):
+                said = sum(evidence[name][cell] for name in self._outside[index] if name in evidence)
+                logs.append((math.log(prior) + self._log_weights[cell // self._contexts] + said, index, cell))
+        return self._sum_up(logs, answers)
+
+    def _evidence(self, counts: Counts) -> dict[str, list[float]]:
+        """Strategy → log-likelihood of its counts if it is unsafe, for each rate × worst scenario."""
+        evidence: dict[str, list[float]] = {}
+        for strategy, context, failures, quiet in counts:
+            cells = evidence.setdefault(strategy, [0.0] * (len(self._rates) * self._contexts))
+            for at, rate in enumerate(self._rates):
+                for worst in range(self._contexts):
+                    here = rate if worst == context else rate * ELSEWHERE
+                    cells[at * self._contexts + worst] += failures * math.log(here) + quiet * math.log1p(-here)
+        return evidence
+
+    def _sum_up(self, logs: list[tuple[float, int, int]], answers: list[str]) -> Opinion:
+        most = max(value for value, _, _ in logs)  # the set in which none is safe is never ruled out
+        by_set: dict[int, float] = {}
+        failing: dict[int, float] = {}
+        for value, index, cell in logs:
+            weight = math.exp(value - most)
+            by_set[index] = by_set.get(index, 0.0) + weight
+            failing[index] = failing.get(index, 0.0) + weight * self._rates[cell // self._contexts]
+        total = sum(by_set.values())
+        answer = dict.fromkeys(answers, 0.0)
+        unsafe = dict.fromkeys(self._order.names, 0.0)
+        fails = {name: dict.fromkeys(answers, 0.0) for name in self._order.names}
+        for index, weight in by_set.items():
+            answer[answers[index]] += weight / total
+            for name in self._outside[index]:
+                unsafe[name] += weight / total
+                fails[name][answers[index]] += failing[index] / total
+        return Opinion(
+            unsafe,
+            {name: sum(parts.values()) for name, parts in fails.items()},
+            answer,
+            {name: _mutual_information(parts, answer) for name, parts in fails.items()},
+            sum(failing.values()) / total,
+        )
+
+
+def _mutual_information(fails: Mapping[str, float], answer: Mapping[str, float]) -> float:
+    """Between a trial's failing and the answer; `fails` are the chances of failing with each answer, jointly."""
+    known = sum(chance * _entropy(fails[name] / chance) for name, chance in answer.items() if chance > 0)
+    return max(0.0, _entropy(sum(fails.values())) - known)
+
+
+def _entropy(chance: float) -> float:
+    if not 0 < chance < 1:
+        return 0.0
+    return -chance * math.log2(chance) - (1 - chance) * math.log2(1 - chance)

@@ -1,0 +1,105 @@
+"""How sure a median is: intervals by resampling.
+
+A percentile bootstrap of *one* median is too narrow below some thirty values: with seven it covers the true median in
+87.5 % of cases where it states 95 %. So the interval of a median is never narrower than the pair of order statistics
+that covers it whatever the distribution. The ratio of two medians is smoother, and its bootstrap holds from
+`FEWEST` values on either side (tests/unit/test_analysis_resample.py).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.analysis.intervals import CONFIDENCE
+
+FEWEST = 5
+"""Values on either side below which the ratio of two medians gets no interval."""
+
+RESAMPLES = 2_000
+SEED = 20_260_101  # a report that is made twice says the same
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """A median, or a ratio of two, with its interval; `low` and `high` are None when there are too few values."""
+
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float
+    values: int
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.3g}"
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval | None:
+    """The median of some measurements; None of none. Fewer than six values cannot bound a median at 95 %.
+
+    Source of the bootstrap's exact distribution: B. Efron, The Jackknife, the Bootstrap and Other Resampling Plans
+    (SIAM 1982), section 10.3; of the order statistics: H. A. David and H. N. Nagaraja, Order Statistics (2003), 7.1.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    if not count:
+        return None
+    median = statistics.median(ordered)
+    rank = _sure_rank(count, confidence)
+    if rank is None:
+        return MedianInterval(median, None, None, confidence, count)
+    rank = min(rank, _bootstrap_rank(count, confidence))
+    return MedianInterval(median, ordered[rank - 1], ordered[count - rank], confidence, count)
+
+
+def ratio_interval(
+    before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE
+) -> MedianInterval | None:
+    """Median of `after` ÷ median of `before`, both positive; None when one has no values.
+
+    Without an interval below `FEWEST` values on a side. The resamples are drawn with a fixed seed.
+    """
+    if not before or not after:
+        return None
+    if min(*before, *after) <= 0:
+        raise ValueError("a ratio of medians is for positive measurements")
+    ratio = statistics.median(after) / statistics.median(before)
+    fewest = min(len(before), len(after))
+    if fewest < FEWEST:
+        return MedianInterval(ratio, None, None, confidence, fewest)
+    dice = random.Random(SEED)
+    drawn = sorted(
+        statistics.median(dice.choices(after, k=len(after))) / statistics.median(dice.choices(before, k=len(before)))
+        for _ in range(RESAMPLES)
+    )
+    tail = int(RESAMPLES * (1 - confidence) / 2)
+    return MedianInterval(ratio, drawn[tail], drawn[-1 - tail], confidence, fewest)
+
+
+def _sure_rank(count: int, confidence: float) -> int | None:
+    """The largest rank k at which the k-th smallest and k-th largest value enclose the median at `confidence`."""
+    side = (1 - confidence) / 2
+    found = None
+    for rank in range(1, count // 2 + 1):
+        if _binomial_at_most(rank - 1, count, 0.5) > side:
+            break
+        found = rank
+    return found
+
+
+def _bootstrap_rank(count: int, confidence: float) -> int:
+    """The rank of the bootstrap's lower percentile, rounded outwards: of a resample's lower median."""
+    side = (1 - confidence) / 2
+    rank = 1
+    while rank < count and 1 - _binomial_at_most((count + 1) // 2 - 1, count, rank / count) <= side:
+        rank += 1
+    return min(rank, (count + 1) // 2)
+
+
+def _binomial_at_most(k: int, n: int, p: float) -> float:
+    return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))

@@ -1,0 +1,81 @@
+"""Small workloads for the tests of schedules: one with torch, one without."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from harness.core.workload import Context, Scenario, Worker
+
+
+class _Program:
+    """Two workers that run `body`."""
+
+    names = ("worker-0", "worker-1")
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        self._scenario, self._ctx = scenario, ctx
+
+    def workers(self) -> list[Worker]:
+        return [Worker(name, "worker", "cpu", partial(self.body, name)) for name in self.names]
+
+    def stop(self) -> None:
+        pass
+
+    def body(self, name: str) -> None:
+        raise NotImplementedError
+
+
+class LostUpdate(_Program):
+    """Reads, then writes, without a lock. Fact `effect`: an update was lost."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        self._count = 0
+
+    def body(self, name: str) -> None:
+        with self._ctx.region("step", name):
+            self._ctx.mark(name, "read")
+            value = self._count
+            self._ctx.mark(name, "write")
+            self._count = value + 1
+        self._ctx.step(name, tokens=1, loss=None)
+
+    def check(self) -> list[str]:
+        lost = self._count != 2
+        self._ctx.fact("", "effect", lost)
+        return ["an update was lost"] if lost else []
+
+
+class Collide(_Program):
+    """Each worker compiles a function of its own and calls it forward and backward, twice."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        import torch
+
+        torch.manual_seed(0)
+        self._functions = {name: torch.compile(_function(i), backend="aot_eager") for i, name in enumerate(self.names)}
+
+    def body(self, name: str) -> None:
+        import torch
+
+        x = torch.ones(4, requires_grad=True)
+        for _ in range(2):
+            try:
+                with self._ctx.region("step", name):
+                    with self._ctx.region("forward", name):
+                        y = self._functions[name](x)
+                    with self._ctx.region("backward", name):
+                        y.sum().backward()
+            except RuntimeError as error:
+                self._ctx.step_failed(name, error)
+                return
+            self._ctx.step(name, tokens=1, loss=float(y.sum()))
+
+
+def _function(number: int):  # type: ignore[no-untyped-def]
+    def function(x):  # type: ignore[no-untyped-def]
+        return x * (number + 2)
+
+    function.__code__ = function.__code__.replace(co_name=f"function_{number}")
+    return function

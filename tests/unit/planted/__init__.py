@@ -1,0 +1,1 @@
+"""Small programs with known races, without torch: what the schedules are checked against."""
