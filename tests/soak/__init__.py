@@ -1,0 +1,1 @@
+"""Long measurements that are run by hand; each prints its counts."""
