@@ -51,11 +51,7 @@ def update_expectations(matrix: Matrix, summaries: Sequence[ScenarioSummary], to
     that was run. Raises MatrixError when the tables are written in a form that cannot be edited.
     """
     known = {scenario.id: scenario for scenario in matrix.scenarios}
-    seen = {
-        known[item.id]: _telling(item)
-        for item in summaries
-        if item.id in known and item.conclusive >= repeats
-    }
+    seen = {known[item.id]: _telling(item) for item in summaries if item.id in known and item.conclusive >= repeats}
     tables: list[Table] = tomllib.loads(matrix.text).get("expect", [])
     edits = [
         _narrow(table, expectation, matrix.scenarios, seen, torch)

@@ -45,7 +45,7 @@ def _seated() -> bool:
 class FlagSeat:
     """What `is_fx_symbolic_tracing` does: an optional reader in place of torch's, an optional observer.
 
-    `available` is the reason why it cannot be exchanged on this torch, or "".
+    `unavailable` is the reason why it cannot be exchanged on this torch, or "".
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="keep the run in this folder, for report_size.py")
+    parser.add_argument("--keep", type=Path, help="keep the run in this folder")
     options = parser.parse_args()
     matrix = parse_matrix(MATRIX, file="thousand.toml")
     executor = LocalExecutor(jobs=options.jobs)

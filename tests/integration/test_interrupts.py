@@ -36,15 +36,15 @@ def requests(base: Path) -> list[TrialRequest]:
 def test_between_two_ends_that_are_told_at_once(executor: LocalExecutor, tmp_path: Path) -> None:
     """As the row of the first is written, the end of the second has been read and not been heard."""
     receive = executor._server.receive
+    rows: list[Row] = []
 
     def batched() -> list[dict[str, Any]]:
         messages = receive()
-        while 0 < sum(message["ev"] == "ended" for message in messages) < 2:
+        while not rows and sum(message["ev"] == "ended" for message in messages) == 1:
             messages += receive()
         return messages
 
     executor._server.receive = batched  # type: ignore[method-assign]
-    rows: list[Row] = []
 
     def on_row(row: Row) -> None:
         rows.append(row)

@@ -69,7 +69,7 @@ def test_end_to_end(tmp_path: Path, more: tuple[str, ...]) -> None:
 def test_a_time_limit_ends_the_subject(tmp_path: Path, method: str) -> None:
     pytest.importorskip("pytest_timeout")
     # The limit is for the whole test, start server and imports of torch included.
-    session = Session(tmp_path, HANGS, "-o", "timeout=25", "--timeout-method", method)
+    session = Session(tmp_path, HANGS, "-o", "timeout=30", "--timeout-method", method)
     session.wait_until_a_subject_runs()
     code, said = session.end()
     assert code == 1, said

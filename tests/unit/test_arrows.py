@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "harness").rglob("*.py"))
 
 CONTROL = {"control", "report", "analysis"}
-TOP = {"commands", "cli", "pytest_plugin", "__main__"}
+TOP = {"commands", "cli", "pytest_plugin", "pytest_support", "__main__"}
 SHARED = {"core", "hazards"}
 
 ARROWS: dict[str, set[str]] = {

@@ -15,6 +15,7 @@ from plugin_support import MATRIX, fake_executor, in_process, rows_of
 from harness import cli
 from harness.control import executors
 from harness.control.request import Row, TrialRequest
+from harness.core.errors import RunFolderError
 from harness.core.matrix import parse_matrix
 
 pytest_plugins = ["pytester"]
@@ -203,6 +204,21 @@ def test_a_fault_of_ours_keeps_its_traceback_and_costs_the_executor(
     result.stdout.fnmatch_lines(["*ZeroDivisionError: a bug"])
     assert [executor.closed for executor in made] == [True, True]
     assert [row["outcome"] for row in rows_of(pytester.path / "here")] == ["interrupted", "ok", "ok"]
+
+
+def test_what_the_user_can_mend_is_one_line(pytester: pytest.Pytester, executor: FakeExecutor) -> None:
+    def full(request: TrialRequest) -> Row:
+        raise RunFolderError("cannot write to run folder here: No space left on device; choose another with --out")
+
+    executor.outcome = full
+    pytester.makefile(".toml", mine='schema = 1\n[axes]\nlock = ["none"]\n')
+    result = in_process(pytester, "mine.toml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["cannot write to run folder here: No space left*", "FAILED mine.toml::default - cannot*"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*runner.py*")
 
 
 def test_a_second_run_of_a_test_judges_the_same_trials(pytester: pytest.Pytester, executor: FakeExecutor) -> None:

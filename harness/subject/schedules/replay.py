@@ -74,6 +74,10 @@ class Replay(Serial):
             wanted = self._events[self._next_index]
             seat = seats.get(wanted.seat)
             if seat is None or seat.at is None:
+                if self._parked:  # it may wait for what one of these has yet to do
+                    soonest = min(self._parked, key=lambda name: self._own[name][-1])
+                    self._parked.discard(soonest)
+                    return seats[soonest]
                 self._differs(None, self._next_index, self._why(wanted))
                 return None
             if wanted.seat in self._parked or seat.at.point == _TRYING:
