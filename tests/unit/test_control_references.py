@@ -1,0 +1,119 @@
+"""References and warm caches: made once, kept, never counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.control.caches import WarmCaches
+from harness.control.references import References
+from harness.control.request import Row, TrialRequest
+from harness.core.scenario import Scenario
+
+LOSSES = [5.0, 4.0]
+
+
+class Fake:
+    """Ends every trial at once, with the given outcome and losses."""
+
+    def __init__(self, outcome: str = "ok") -> None:
+        self.outcome = outcome
+        self.ran: list[TrialRequest] = []
+
+    def run(
+        self,
+        trials: Sequence[TrialRequest],
+        on_start: Callable[[TrialRequest], None],
+        on_row: Callable[[Row], None],
+    ) -> None:
+        for request in trials:
+            self.ran.append(request)
+            on_start(request)
+            document = {"trial": request.trial_id, "outcome": self.outcome, "reason": "why", "workers": workers(LOSSES)}
+            (request.folder / "result.json").write_text(json.dumps(document))
+            on_row(document)
+
+    def close(self) -> None:
+        pass
+
+
+def workers(losses: Sequence[float | None]) -> dict[str, Any]:
+    return {"drafter-0": {"role": "drafter", "losses": list(losses)}}
+
+
+def request(folder: Path, name: str = "t", **axes: Any) -> TrialRequest:
+    return TrialRequest(name, Scenario(**axes), 0, folder / name)
+
+
+def row(references: References, of: TrialRequest, losses: Sequence[float | None], outcome: str = "ok") -> Row:
+    made: Row = {
+        "trial": of.trial_id,
+        "scenario": of.scenario.to_dict(),
+        "outcome": outcome,
+        "outcomes": [outcome],
+        "reason": "",
+        "workers": workers(losses),
+        "reference": references.key_of(of),
+    }
+    references.judge(made)
+    return made
+
+
+def test_one_reference_serves_all_locks_and_is_run_once(tmp_path: Path) -> None:
+    executor, references = Fake(), References(tmp_path, "float32")
+    requests = [request(tmp_path, lock, lock=lock) for lock in ("none", "first_step", "compile_gate")]
+    references.prepare(requests, executor)
+    references.prepare(requests, executor)
+    (ran,) = executor.ran
+    assert ran.extra == {"reference": True}
+    assert not ran.probes
+    assert all(row(references, r, LOSSES)["outcomes"] == ["ok"] for r in requests)
+
+
+def test_other_losses_are_numerics_and_are_named(tmp_path: Path) -> None:
+    references = References(tmp_path, "float32")
+    trial = request(tmp_path)
+    references.prepare([trial], Fake())
+    made = row(references, trial, [5.0, 4.1])
+    assert made["outcomes"] == ["numerics"]
+    assert made["reason"].startswith("drafter-0, step 1: loss 4.1, reference 4")
+    assert row(references, trial, [5.0, 4.1], "fx_error")["outcomes"] == ["fx_error", "numerics"], "after the cause"
+
+
+def test_a_reference_that_failed_says_nothing_of_the_trials(tmp_path: Path) -> None:
+    references = References(tmp_path, "float32")
+    trial = request(tmp_path)
+    references.prepare([trial], Fake("out_of_memory"))
+    made = row(references, trial, [1.0, 1.0])
+    assert made["outcomes"] == ["ok"]
+    assert "the reference itself ended as out_of_memory" in made["oracles"]["numerics"]
+
+
+def test_a_resumed_run_reads_what_is_there(tmp_path: Path) -> None:
+    trial = request(tmp_path)
+    References(tmp_path, "float32").prepare([trial], Fake())
+    executor, again = Fake(), References(tmp_path, "float32")
+    again.prepare([trial], executor)
+    assert executor.ran == []
+    assert row(again, trial, [5.0, 9.0])["outcomes"] == ["numerics"]
+
+
+def test_warm_caches_are_primed_once_and_shared_by_the_scenarios_trials(tmp_path: Path) -> None:
+    executor, caches = Fake(), WarmCaches(tmp_path)
+    requests = [request(tmp_path, f"w{n}", cache="warm") for n in range(3)] + [request(tmp_path, "cold")]
+    caches.prime(requests, executor)
+    WarmCaches(tmp_path).prime(requests, executor)
+    (primer,) = executor.ran
+    folders = [caches.use(r).extra.get("cache_dir") for r in requests]
+    assert folders[:3] == [primer.extra["cache_dir"]] * 3
+    assert folders[3] is None, "a cold trial has caches of its own"
+
+
+def test_a_half_filled_cache_is_filled_anew(tmp_path: Path) -> None:
+    half = tmp_path / "caches" / Scenario(cache="warm").id / "inductor"
+    half.mkdir(parents=True)
+    (half / "torn").touch()
+    WarmCaches(tmp_path).prime([request(tmp_path, cache="warm")], Fake())
+    assert not (half / "torn").exists()
