@@ -17,7 +17,7 @@ from harness.analysis.order import Order
 RATES = (0.97, 0.5, 0.2, 0.1)
 """Failure rates that are thought possible besides `p_min`: nearly every trial, down to one in ten."""
 
-RARE_WEIGHT = 0.5
+RARE_WEIGHT = 0.2
 """Prior weight of the rate `p_min`; the others share the rest."""
 
 ELSEWHERE = 0.25
@@ -45,7 +45,8 @@ class Opinion:
 class Belief:
     """Pure: the opinion depends on the counts alone, and each is worked out once.
 
-    `prior`: answer → weight, "" for "none is safe"; those it leaves out have weight 1.
+    `prior`: answer → weight, "" for "none is safe"; those it leaves out have weight 1. Raises ValueError when it rules
+    out that none is safe: no failure could contradict that.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Belief:
         self._order = order
         self._contexts = contexts
         self._prior = dict(prior or {})
+        if self._prior.get("", 1.0) <= 0:
+            raise ValueError('a prior has to leave a chance to "", that no strategy is safe')
         rates = [rate for rate in RATES if rate > p_min]
         weights = [(1 - RARE_WEIGHT) / len(rates)] * len(rates) + [RARE_WEIGHT] if rates else [1.0]
         self._rates = [*rates, p_min]

@@ -50,6 +50,8 @@ def failure_rate_interval(failures: int, trials: int, confidence: float = CONFID
     With no failure, or nothing but failures, one side is certain and the other still has its half only: two-sided
     0/59 reaches up to 6.1 %, one-sided up to 5.0 %. Raises ValueError for counts that cannot be.
     """
+    if not 0 < confidence < 1:
+        raise ValueError(f"{failures} failures in {trials} trials at confidence {confidence}")
     side = (1 + confidence) / 2
     low = failure_rate_lower(failures, trials, side)
     high = failure_rate_upper(failures, trials, side)

@@ -58,7 +58,7 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def ratio_interval(
-    before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE
+    before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE, resamples: int = RESAMPLES
 ) -> MedianInterval | None:
     """Median of `after` ÷ median of `before`, both positive; None when one has no values.
 
@@ -73,12 +73,15 @@ def ratio_interval(
     if fewest < FEWEST:
         return MedianInterval(ratio, None, None, confidence, fewest)
     dice = random.Random(SEED)
-    drawn = sorted(
-        statistics.median(dice.choices(after, k=len(after))) / statistics.median(dice.choices(before, k=len(before)))
-        for _ in range(RESAMPLES)
-    )
-    tail = int(RESAMPLES * (1 - confidence) / 2)
+    drawn = sorted(_redrawn_median(after, dice) / _redrawn_median(before, dice) for _ in range(resamples))
+    tail = int(resamples * (1 - confidence) / 2)
     return MedianInterval(ratio, drawn[tail], drawn[-1 - tail], confidence, fewest)
+
+
+def _redrawn_median(values: Sequence[float], dice: random.Random) -> float:
+    drawn = sorted(dice.choices(values, k=len(values)))
+    half = len(drawn) // 2
+    return drawn[half] if len(drawn) % 2 else (drawn[half - 1] + drawn[half]) / 2
 
 
 def _sure_rank(count: int, confidence: float) -> int | None:

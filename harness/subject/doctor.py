@@ -13,7 +13,9 @@ from harness.core.scenario import Scenario
 
 from .eventlog import EventLog
 from .identity import Threads
+from .points import Points
 from .record import Trial
+from .schedules.base import Listening
 
 
 def examine() -> dict[str, Any]:
@@ -57,7 +59,9 @@ def _probes() -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="harness-doctor-") as folder:
         threads = Threads()
         log = EventLog(Path(folder), threads, max_bytes=1 << 20)
-        probes = Probes(log, threads, Trial())
+        points = Points()
+        points.connect(Listening(), threads)  # so that the probes that only a schedule needs say whether they work
+        probes = Probes(log, threads, Trial(), points)
         probes.install(Scenario(), enabled=True)
         status = {**probes.status, **torch_setup.prepare(Scenario())}
         log.close()

@@ -79,3 +79,32 @@ def _function(number: int):  # type: ignore[no-untyped-def]
 
     function.__code__ = function.__code__.replace(co_name=f"function_{number}")
     return function
+
+
+class UserTrace(_Program):
+    """`worker-0` traces a function with `make_fx`, as user code may; `worker-1` calls a compiled function."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        import torch
+
+        self._function = torch.compile(_function(0), backend="eager")
+
+    def workers(self) -> list[Worker]:
+        roles = zip(self.names, ("tracer", "caller"), strict=True)
+        return [Worker(name, role, "cpu", partial(self.body, name)) for name, role in roles]
+
+    def body(self, name: str) -> None:
+        import torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        try:
+            with self._ctx.region("step", name):
+                if name == self.names[0]:
+                    make_fx(_function(1))(torch.ones(2))
+                else:
+                    self._function(torch.ones(2))
+        except RuntimeError as error:
+            self._ctx.step_failed(name, error)
+            return
+        self._ctx.step(name, tokens=1, loss=None)

@@ -109,6 +109,27 @@ def test_the_fx_flag_collision_is_had_where_torch_has_it(executor: LocalExecutor
         assert found.endings["harmless"] == 2
 
 
+def test_a_trace_by_user_code_is_seen_by_all_threads_up_to_2_13(executor: LocalExecutor, tmp_path: Path) -> None:
+    plan = Plan(
+        {"A": "tracer", "B": "caller"},
+        gates=[Gate("!A", "compiled_call.enter", until="A traces")],
+        steps=[
+            Step("A", "fx.window.open", name="A traces"),
+            Step("B", "compiled_call.checked"),
+            Step("A", "fx.window.closing"),
+        ],
+        counterfactual=Counterfactual(
+            gates=[Gate("!A", "compiled_call.enter", until="A has traced")],
+            steps=[Step("A", "fx.window.open"), Step("A", "fx.window.closed", info="outermost", name="A has traced")],
+        ),
+    )
+    found = reproduce(case("UserTrace", plan, Effect(labels=("fx_error",))), executor, tmp_path, times=2, note=lambda _: None)
+    if parse_version(executor.torch) < parse_version("2.14"):
+        assert (found.reproduced, found.counterfactual_reproduced) == (2, 0)
+    else:
+        assert found.endings["harmless"] == 2
+
+
 @pytest.mark.parametrize("schedule", ["pct:3:2:80", "delays:5:switch", "delays:2:windows"])
 def test_a_recorded_trial_comes_back_in_the_same_order(executor: LocalExecutor, tmp_path: Path, schedule: str) -> None:
     folder = record(executor, tmp_path, "Collide", schedule)

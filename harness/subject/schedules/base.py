@@ -79,8 +79,8 @@ class Setting:
     facts: Mapping[str, Any]  # versions and scenario, for a recording's head
 
 
-class Quiet:
-    """The parts of a schedule that most leave out."""
+class Listening:
+    """Hears everything and does nothing: the doctor's, to see which points can be had."""
 
     def begin(self, workers: Mapping[str, str]) -> None:
         """Nothing."""
@@ -91,6 +91,9 @@ class Quiet:
     def thread_ended(self, thread: Thread) -> None:
         """Nothing."""
 
+    def reach(self, point: str, thread: Thread, info: str) -> None:
+        """Nothing."""
+
     def trying(self, lock: str, thread: Thread) -> None:
         """Nothing."""
 
@@ -99,3 +102,7 @@ class Quiet:
 
     def unblocked(self, thread: Thread) -> None:
         """Nothing."""
+
+    def finish(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
