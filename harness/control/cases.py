@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 from pathlib import Path
 
 from harness.control.rundir import default_folder, is_run_folder
@@ -38,7 +39,8 @@ def _hazards_case(hazard: Reproducible, name: str, *, lock: str | None, where: s
 
 
 def _find(name: str) -> Reproducible:
-    find = getattr(importlib.import_module("harness.hazards"), "find", None)
+    known = importlib.util.find_spec("harness.hazards") is not None
+    find = getattr(importlib.import_module("harness.hazards"), "find", None) if known else None
     if find is None:
         raise UserError(f'"{name}": this copy of the harness has no catalogue of hazards; name a file instead')
     hazard: Reproducible = find(name)
