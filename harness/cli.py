@@ -6,6 +6,7 @@ What a command needs beyond typer is imported when it runs: `--help` has to answ
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -81,6 +82,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
         if code == TYPER_INTERRUPTED:
             raise KeyboardInterrupt
+        if arguments is None:
+            # All is done and said: a Ctrl-C while the interpreter winds down must not turn the exit code into a signal.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except UserError as error:
         _fail(str(error))
     except _ClickError as error:
