@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from harness.core.reported import ReportedLock
 from harness.core.workload import Context, Scenario, Worker
 
 
@@ -107,4 +108,21 @@ class UserTrace(_Program):
         except RuntimeError as error:
             self._ctx.step_failed(name, error)
             return
+        self._ctx.step(name, tokens=1, loss=None)
+
+
+class Inversion(_Program):
+    """Two locks, taken the other way round: a deadlock if each has its first."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        self._locks = [ReportedLock("lock a", ctx), ReportedLock("lock b", ctx)]
+
+    def body(self, name: str) -> None:
+        first, second = self._locks if name == self.names[0] else self._locks[::-1]
+        self._ctx.mark(name, "first")
+        with first.held(name):
+            self._ctx.mark(name, "second")
+            with second.held(name):
+                self._ctx.mark(name, "both")
         self._ctx.step(name, tokens=1, loss=None)

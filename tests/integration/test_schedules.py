@@ -98,6 +98,23 @@ def test_under_a_lock_it_is_excluded_by_name_after_all_bindings_were_tried(execu
     assert found.exit_code == 1
 
 
+def test_a_deadlock_is_had_in_seconds_and_named_by_its_locks(executor: LocalExecutor, tmp_path: Path) -> None:
+    plan = Plan(
+        TWO,
+        steps=[Step("A", "mark.first"), Step("B", "mark.second"), Step("A", "mark.second")],
+        counterfactual=Counterfactual(
+            gates=[Gate("!A", "mark.first", until="A has both")],
+            steps=[Step("A", "mark.first"), Step("A", "mark.both", name="A has both"), Step("B", "mark.both")],
+        ),
+    )
+    deadlock = case("Inversion", plan, Effect(labels=("deadlock",)))
+    found = reproduce(deadlock, executor, tmp_path, times=1, note=lambda _: None)
+    assert (found.reproduced, found.counterfactual_reproduced, found.counterfactual_ordered) == (1, 0, 1)
+    assert "lock a" in found.row["reason"]
+    assert "lock b" in found.row["reason"]
+    assert found.seconds[0] < 5 or os.getloadavg()[0] > 4
+
+
 def test_the_fx_flag_collision_is_had_where_torch_has_it(executor: LocalExecutor, tmp_path: Path) -> None:
     found = reproduce(
         case("Collide", COLLIDE, Effect(labels=("fx_error",))), executor, tmp_path, times=2, note=lambda _: None

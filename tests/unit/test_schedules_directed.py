@@ -262,25 +262,45 @@ def test_a_bound_role_is_played_by_that_worker_alone() -> None:
 
 
 def test_what_follows_a_step_has_happened_when_the_next_is_made() -> None:
-    """Between two points lies a wait for the processor that a hold must cover: B's step is not made before A has acted."""
-    seen: list[bool] = []
+    """A gives B every chance to be early: it does not act before B has looked, or 0.2 s are over. B must not look."""
+    looked = threading.Event()
+    early: list[bool] = []
 
     def acts(ctx: Context, name: str) -> None:
         ctx.mark(name, "act")
-        for _ in range(20_000):
-            pass
-        acted.append(True)
+        early.append(looked.wait(0.2))
         ctx.mark(name, "after")
 
     def looks(ctx: Context, name: str) -> None:
         ctx.mark(name, "look")
-        seen.append(bool(acted))
+        looked.set()
 
     plan = Plan({"A": "one", "B": "two"}, steps=[Step("A", "mark.act"), Step("B", "mark.look")])
-    for _ in range(TIMES):
-        acted: list[bool] = []
-        directed(plan, acts, looks, roles=("one", "two"))
-    assert seen == [True] * TIMES
+    directed(plan, acts, looks, roles=("one", "two"))
+    assert early == [False]
+
+
+def test_a_gate_opens_when_what_follows_its_step_has_happened() -> None:
+    """As above, for a gate."""
+    looked = threading.Event()
+    early: list[bool] = []
+
+    def acts(ctx: Context, name: str) -> None:
+        ctx.mark(name, "act")
+        early.append(looked.wait(0.2))
+        ctx.mark(name, "after")
+
+    def looks(ctx: Context, name: str) -> None:
+        ctx.mark(name, "look")
+        looked.set()
+
+    plan = Plan(
+        {"A": "one"},
+        gates=[Gate("!A", "mark.look", until="A acts")],
+        steps=[Step("A", "mark.act", name="A acts"), Step("A", "mark.after")],
+    )
+    directed(plan, acts, looks, roles=("one", "two"))
+    assert early == [False]
 
 
 def test_the_plan_must_be_given() -> None:

@@ -17,7 +17,7 @@ from ..identity import Thread, Threads
 Member = str | int
 """Whom a wait is for: a worker's name, or a thread's ident."""
 
-LOCK, BARRIER, ENGINE, QUEUE, OTHER = "lock", "barrier", "engine", "queue", "other"
+LOCK, BARRIER, ENGINE, QUEUE = "lock", "barrier", "engine", "queue"
 """Kinds of waits. A plan that cannot go on because of a queue is starved by itself; because of another kind, excluded."""
 
 
