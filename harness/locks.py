@@ -29,6 +29,7 @@ Strategies
     first_step       = span:mask..backward
     warmup_barrier   as first_step, and then nobody goes on until all live workers have done theirs
     compile_gate     a step with a key that is new to the process is exclusive, any other shared
+    warm_gate        as compile_gate, and nobody goes on to a second step until all live workers have done their first
     every_step       every step exclusive
     thread_local_fx  nothing here: the cure is a per-thread FX-tracing flag, for whoever sets up torch
     process          nothing here: the cure is that each worker has a process of its own
@@ -52,9 +53,10 @@ never upgraded. A step that waits to be exclusive turns shared if its key become
 its key unknown. key=None tells nothing, so such a step is always exclusive.
 
 Barrier. `warmup_barrier` waits at the end of the first span, on leaving `backward`, with the lock released:
-not even the optimizer runs while another worker compiles. It waits for those in `workers`: name those that
-take steps and no others. A worker leaves it by `worker_done`. One that was not named is locked like any
-other, but neither waits there nor is waited for.
+not even the optimizer runs while another worker compiles. `warm_gate` waits likewise on leaving the first
+`step`; a worker whose key is known by then shares that step with others, and stands in no line for it. The
+barrier waits for those in `workers`: name those that take steps and no others. A worker leaves it by
+`worker_done`. One that was not named is locked like any other, but neither waits there nor is waited for.
 
 Lock order, outermost first: the strategy's lock or gate (held while the caller's code runs, so outside
 torch's compile lock); then an internal mutex, a leaf: held for a few instructions, never two at once, nothing
@@ -487,6 +489,22 @@ class _Step(_Each):
         self._lock.release(hold, done)
 
 
+class _WarmGate(_Step):
+    """A keyed step, and the barrier behind each worker's first good one."""
+
+    def __init__(self, setup: _Setup) -> None:
+        super().__init__(setup, keyed=True)
+        self._barrier = _Barrier("barrier", setup.workers, setup.observer)
+        self._parts = [self._lock, self._barrier]
+
+    def leave(self, name: str, worker: str, hold: _Hold, done: bool) -> None:
+        super().leave(name, worker, hold, done)
+        first = (hold.owner, "step")
+        if done and hold.depth <= 0 and first not in self._ownership.warm:
+            self._ownership.warm.add(first)
+            self._barrier.wait(worker)
+
+
 class _Span(Strategy):
     """One hold from entering `first` to leaving `last`, until done once; then the barrier, if any."""
 
@@ -539,6 +557,7 @@ _REGISTRY: dict[str, Callable[[_Setup], Strategy]] = {
     "first_step": lambda setup: _Span(setup, "mask", "backward"),
     "warmup_barrier": lambda setup: _Span(setup, "mask", "backward", barrier=True),
     "compile_gate": lambda setup: _Step(setup, keyed=True),
+    "warm_gate": _WarmGate,
     "every_step": lambda setup: _Step(setup, keyed=False),
     "thread_local_fx": Strategy,
     "process": Strategy,

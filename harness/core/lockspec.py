@@ -21,6 +21,7 @@ NAMES: tuple[str, ...] = (
     "first_step",
     "warmup_barrier",
     "compile_gate",
+    "warm_gate",
     "every_step",
     "thread_local_fx",
     "process",
