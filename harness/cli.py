@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from harness.commands.bisect import bisect
 from harness.commands.doctor import doctor
 from harness.commands.list import list_scenarios
 from harness.commands.minimise import minimise
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
     "replay": replay,
     "minimise": minimise,
+    "bisect": bisect,
     "doctor": doctor,
 }
 

@@ -1,9 +1,9 @@
 """What the trials so far make one believe of each lock strategy. It decides what to run next, never what is true.
 
 Hypotheses: every set of strategies that can be the safe one (`Order.safe_sets`) × the rate at which the unsafe ones fail
-× the scenario in which they do. Prior: each *answer* (the cheapest safe strategy, or that none is safe) has the same
-chance unless told otherwise, shared equally by the sets that have this answer. Rates: a grid from `p_min` up, with most
-weight on `p_min` itself, because a belief that trusts in high rates takes ten quiet trials for safety.
+× the *arm* (scenario and schedule) in which they do so most. Arms are kept apart: quiet trials under one schedule say
+little of another. Prior: each *answer* (the cheapest safe strategy, or that none is safe) has the same chance unless told
+otherwise, shared equally by the sets that have this answer; arms have equal chances; rates are a grid from `p_min` up.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ RARE_WEIGHT = 0.2
 """Prior weight of the rate `p_min`; the others share the rest."""
 
 ELSEWHERE = 0.25
-"""In the scenarios of a matrix other than the worst one a strategy fails at this part of its rate."""
+"""In other arms than the worst one an unsafe strategy is thought to fail at this part of its rate."""
 
 Counts = tuple[tuple[str, int, int, int], ...]
-"""(strategy, number of the scenario, failures, trials without), for each pair that was tried."""
+"""(strategy, number of the arm, failures, trials without), for each pair that was tried."""
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """Chances. `unsafe`: by strategy; `fails`: that the next trial of it does; `answer`: by strategy, "" for none safe.
+    """Chances. `unsafe`: by strategy; `answer`: by strategy, "" for none safe; `rate`: that of the unsafe ones, expected.
 
-    `tells`: how much the next trial of a strategy tells of the answer, in bits (their mutual information).
-    `rate`: at which the unsafe ones are expected to fail.
+    By (strategy, arm): `fails`, that its next trial does, and `tells`, how much that trial tells of the answer, in bits
+    (their mutual information).
     """
 
     unsafe: Mapping[str, float]
-    fails: Mapping[str, float]
     answer: Mapping[str, float]
-    tells: Mapping[str, float]
     rate: float
+    fails: Mapping[tuple[str, int], float]
+    tells: Mapping[tuple[str, int], float]
 
 
 class Belief:
@@ -49,11 +49,9 @@ class Belief:
     out that none is safe: no failure could contradict that.
     """
 
-    def __init__(
-        self, order: Order, *, p_min: float, contexts: int = 1, prior: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, order: Order, *, p_min: float, arms: int = 1, prior: Mapping[str, float] | None = None) -> None:
         self._order = order
-        self._contexts = contexts
+        self._arms = arms
         self._prior = dict(prior or {})
         if self._prior.get("", 1.0) <= 0:
             raise ValueError('a prior has to leave a chance to "", that no strategy is safe')
@@ -83,45 +81,52 @@ class Belief:
             prior = self._prior.get(answers[index], 1.0) / shares[answers[index]]
             if prior <= 0 or members & failed:
                 continue
-            for cell in range(len(self._rates) * self._contexts):
+            for cell in range(len(self._rates) * self._arms):
                 said = sum(evidence[name][cell] for name in self._outside[index] if name in evidence)
-                logs.append((math.log(prior) + self._log_weights[cell // self._contexts] + said, index, cell))
+                logs.append((math.log(prior) + self._log_weights[cell // self._arms] + said, index, cell))
         return self._sum_up(logs, answers)
 
     def _evidence(self, counts: Counts) -> dict[str, list[float]]:
-        """Strategy → log-likelihood of its counts if it is unsafe, for each rate × worst scenario."""
+        """Strategy → log-likelihood of its counts if it is unsafe, for each rate × worst arm."""
         evidence: dict[str, list[float]] = {}
-        for strategy, context, failures, quiet in counts:
-            cells = evidence.setdefault(strategy, [0.0] * (len(self._rates) * self._contexts))
+        for strategy, arm, failures, quiet in counts:
+            cells = evidence.setdefault(strategy, [0.0] * (len(self._rates) * self._arms))
             for at, rate in enumerate(self._rates):
-                for worst in range(self._contexts):
-                    here = rate if worst == context else rate * ELSEWHERE
-                    cells[at * self._contexts + worst] += failures * math.log(here) + quiet * math.log1p(-here)
+                for worst in range(self._arms):
+                    here = rate if worst == arm else rate * ELSEWHERE
+                    cells[at * self._arms + worst] += failures * math.log(here) + quiet * math.log1p(-here)
         return evidence
 
     def _sum_up(self, logs: list[tuple[float, int, int]], answers: list[str]) -> Opinion:
         most = max(value for value, _, _ in logs)  # the set in which none is safe is never ruled out
         by_set: dict[int, float] = {}
-        failing: dict[int, float] = {}
+        failing: dict[int, list[float]] = {}  # set → for each arm, its weight × the chance of a failure there
+        mean_rate = 0.0
         for value, index, cell in logs:
             weight = math.exp(value - most)
+            at, worst = divmod(cell, self._arms)
             by_set[index] = by_set.get(index, 0.0) + weight
-            failing[index] = failing.get(index, 0.0) + weight * self._rates[cell // self._contexts]
+            mean_rate += weight * self._rates[at]
+            here = failing.setdefault(index, [0.0] * self._arms)
+            for arm in range(self._arms):
+                here[arm] += weight * self._rates[at] * (1.0 if arm == worst else ELSEWHERE)
         total = sum(by_set.values())
         answer = dict.fromkeys(answers, 0.0)
         unsafe = dict.fromkeys(self._order.names, 0.0)
-        fails = {name: dict.fromkeys(answers, 0.0) for name in self._order.names}
+        pairs = [(name, arm) for name in self._order.names for arm in range(self._arms)]
+        fails = {pair: dict.fromkeys(answers, 0.0) for pair in pairs}
         for index, weight in by_set.items():
             answer[answers[index]] += weight / total
             for name in self._outside[index]:
                 unsafe[name] += weight / total
-                fails[name][answers[index]] += failing[index] / total
+                for arm, chance in enumerate(failing[index]):
+                    fails[name, arm][answers[index]] += chance / total
         return Opinion(
             unsafe,
-            {name: sum(parts.values()) for name, parts in fails.items()},
             answer,
-            {name: _mutual_information(parts, answer) for name, parts in fails.items()},
-            sum(failing.values()) / total,
+            mean_rate / total,
+            {pair: sum(parts.values()) for pair, parts in fails.items()},
+            {pair: _mutual_information(parts, answer) for pair, parts in fails.items()},
         )
 
 

@@ -44,7 +44,7 @@ _SPANS: dict[str, tuple[str, str]] = {
     "warmup_barrier": ("mask", "backward"),
     "every_step": ("step", "step"),
 }
-_MORE_THAN_FIRST_USE = ("warmup_barrier", "every_step")
+_MORE_THAN_FIRST_USE = ("warmup_barrier", "warm_gate", "every_step")
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ _COST = {
     "none": 0.0,
     "thread_local_fx": 1.0,
     "compile_gate": 4.0,
+    "warm_gate": 4.5,
     "warmup_barrier": 5.0,
     "every_step": 6.0,
     "process": 7.0,
@@ -137,7 +138,7 @@ def holds_at_least(one: LockSpec, other: LockSpec) -> bool:
     if one == other or other.kind == "none" or one.kind == "process":
         return True
     if other.kind == "compile_gate":
-        return one.kind == "every_step"
+        return one.kind in ("warm_gate", "every_step")
     mine, theirs = _holds(one), _holds(other)
     if not mine or not theirs or other.kind in _MORE_THAN_FIRST_USE:
         return False

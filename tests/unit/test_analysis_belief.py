@@ -13,7 +13,9 @@ from harness.analysis.belief import RARE_WEIGHT, RATES, Belief, Counts
 from harness.analysis.order import chain, strategy_order
 
 THREE = chain(("a", "b", "c"))
-GRID = [(Fraction(rate).limit_denominator(100), (1 - Fraction(RARE_WEIGHT).limit_denominator(100)) / 4) for rate in RATES]
+GRID = [
+    (Fraction(rate).limit_denominator(100), (1 - Fraction(RARE_WEIGHT).limit_denominator(100)) / 4) for rate in RATES
+]
 GRID.append((Fraction(5, 100), Fraction(RARE_WEIGHT).limit_denominator(100)))
 
 
@@ -67,9 +69,9 @@ def test_what_a_trial_tells_is_the_mutual_information() -> None:
         rest = [entry for entry in counts if entry[0] != name]
         after_failure = belief.opinion((*rest, (name, 0, f + 1, q)), THREE.names)
         after_quiet = belief.opinion((*rest, (name, 0, f, q + 1)), THREE.names)
-        left = now.fails[name] * entropy(dict(after_failure.answer))
-        left += (1 - now.fails[name]) * entropy(dict(after_quiet.answer))
-        assert now.tells[name] == pytest.approx(entropy(dict(now.answer)) - left, abs=1e-9)
+        left = now.fails[name, 0] * entropy(dict(after_failure.answer))
+        left += (1 - now.fails[name, 0]) * entropy(dict(after_quiet.answer))
+        assert now.tells[name, 0] == pytest.approx(entropy(dict(now.answer)) - left, abs=1e-9)
 
 
 def test_its_chances_are_true_on_average() -> None:
@@ -103,15 +105,15 @@ def test_its_chances_are_true_on_average() -> None:
 
 def test_in_a_matrix_the_worst_scenario_is_not_known() -> None:
     """Quiet trials in one scenario leave room for failures in the other."""
-    one = Belief(THREE, p_min=0.05, contexts=1).opinion((("b", 0, 0, 30),), THREE.names)
-    two = Belief(THREE, p_min=0.05, contexts=2).opinion((("b", 0, 0, 30),), THREE.names)
-    both = Belief(THREE, p_min=0.05, contexts=2).opinion((("b", 0, 0, 30), ("b", 1, 0, 30)), THREE.names)
+    one = Belief(THREE, p_min=0.05, arms=1).opinion((("b", 0, 0, 30),), THREE.names)
+    two = Belief(THREE, p_min=0.05, arms=2).opinion((("b", 0, 0, 30),), THREE.names)
+    both = Belief(THREE, p_min=0.05, arms=2).opinion((("b", 0, 0, 30), ("b", 1, 0, 30)), THREE.names)
     assert two.unsafe["b"] > one.unsafe["b"]
     assert both.unsafe["b"] < two.unsafe["b"]
 
 
 def test_failures_in_two_scenarios_do_not_contradict_each_other() -> None:
-    opinion = Belief(THREE, p_min=0.05, contexts=2).opinion((("b", 0, 1, 0), ("b", 1, 1, 0)), THREE.names)
+    opinion = Belief(THREE, p_min=0.05, arms=2).opinion((("b", 0, 1, 0), ("b", 1, 1, 0)), THREE.names)
     assert opinion.unsafe["b"] == opinion.unsafe["a"] == 1.0
 
 

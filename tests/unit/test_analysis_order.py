@@ -29,8 +29,9 @@ def test_the_strategies_of_the_design() -> None:
         "first_step": {"per_forward"},
         "warmup_barrier": {"first_step"},
         "compile_gate": {"none"},
+        "warm_gate": {"compile_gate"},
         "every_step": {"first_step", "compile_gate"},
-        "process": {"thread_local_fx", "warmup_barrier", "every_step"},
+        "process": {"thread_local_fx", "warmup_barrier", "warm_gate", "every_step"},
     }
 
 
@@ -60,6 +61,8 @@ def test_more_is_held(more: str, less: str) -> None:
         ("compile_gate", "per_call"),
         ("thread_local_fx", "every_step"),
         ("warmup_barrier", "every_step"),
+        ("warm_gate", "every_step"),
+        ("warm_gate", "first_step"),
         ("warmup_barrier", "each:step"),
         ("each:mask", "each:forward"),
         ("span:mask..forward", "span:forward..loss"),

@@ -1,0 +1,255 @@
+"""The account of a bisection: what was run of each lock strategy, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.analysis.belief import Counts
+from harness.analysis.compare import compare_values
+from harness.analysis.order import Order
+
+Purpose = Literal["portfolio", "explore", "price", "certify", "provoke", "refute", "witness"]
+Kind = Literal["ok", "failed", "incomplete", "skipped"]
+
+TRIES = 3
+"""Trials that say nothing after which a strategy, a schedule or a scenario is given up as one that cannot run."""
+
+COST_ALPHA = 0.01
+"""How often two strategies of the same cost are put in another order: less than 5 %, as many pairs are compared."""
+
+PRICED = 5
+"""Good trials of each of two strategies that cannot be compared, before their cost decides which is tried first."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trial to run. `context`: number of the scenario (of a matrix); `schedule` "": the scenario's own."""
+
+    strategy: str
+    context: int
+    schedule: str
+    purpose: Purpose
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run.
+
+    `by_lock`: it failed in a way that a lock itself can bring about (deadlock, hang), so nothing follows for strategies
+    that hold less. `witness`: what to show of a failure. Times are seconds.
+    """
+
+    run: Run
+    kind: Kind
+    by_lock: bool = False
+    witness: Mapping[str, Any] | None = None
+    reason: str = ""
+    startup_s: float | None = None
+    tokens_per_s: float | None = None
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """How a hazard's plan ended under a strategy: one of the five endings; `trials` that it took."""
+
+    hazard: str
+    strategy: str
+    ending: str
+    by_lock: bool = False
+    witness: Mapping[str, Any] | None = None
+    reason: str = ""
+    trials: int = 1
+
+
+@dataclass
+class Standing:
+    """One strategy's account. Trials are counted by (context, schedule), and never added up across schedules."""
+
+    failures: dict[tuple[int, str], int] = field(default_factory=dict)
+    quiet: dict[tuple[int, str], int] = field(default_factory=dict)
+    silent: dict[tuple[int, str], int] = field(default_factory=dict)
+    fresh: dict[tuple[int, str], int] = field(default_factory=dict)  # quiet trials of the certification
+    plans: dict[str, PlanResult] = field(default_factory=dict)
+    witness: Mapping[str, Any] | None = None
+    failed: bool = False
+    spreads: bool = False  # a failure that strategies which hold less must have too
+    reason: str = ""
+    skipped: bool = False
+    takes_schedules: bool = True
+    witness_trials: int = 0
+    refute_trials: int = 0
+    startup_s: list[float] = field(default_factory=list)
+    tokens_per_s: list[float] = field(default_factory=list)
+    wait_s: list[float] = field(default_factory=list)
+
+    def under(self, schedule: str) -> tuple[int, int, int]:
+        """(failures, quiet, silent) trials under a schedule, of all scenarios."""
+        failures, quiet, silent = (
+            sum(count for (_, at), count in counts.items() if at == schedule)
+            for counts in (self.failures, self.quiet, self.silent)
+        )
+        return failures, quiet, silent
+
+
+class Ladder:
+    """All strategies' accounts. `contexts`: the number of scenarios that an answer has to be safe in."""
+
+    def __init__(self, order: Order, contexts: int) -> None:
+        self.order = order
+        self.contexts = contexts
+        self.standings = {name: Standing() for name in order.names}
+        self.trials = 0  # that ran, those of plans included
+        self.since_failure = 0
+        self.last_reason = ""
+        self._fixed_costs: tuple[int, tuple[str, ...]] = (-1, order.names)
+        self._unsafe: dict[str, str] | None = {}
+        self._said = [0] * contexts  # trials that say something, by scenario
+        self._silent = [0] * contexts
+
+    # what came in
+
+    def add(self, result: Result) -> None:
+        """Count a trial."""
+        standing = self.standings[result.run.strategy]
+        key = (result.run.context, result.run.schedule)
+        if result.kind == "skipped":
+            # Under another schedule only schedules are ruled out for it: there are none for several processes.
+            standing.skipped = standing.skipped or not result.run.schedule
+            standing.takes_schedules = standing.takes_schedules and not result.run.schedule
+            standing.silent[key] = standing.silent.get(key, 0) + 1
+            standing.reason = standing.reason if result.run.schedule else result.reason
+            return
+        self.trials += 1
+        if result.kind == "incomplete":
+            self._silent[result.run.context] += not result.run.schedule
+            standing.silent[key] = standing.silent.get(key, 0) + 1
+            self.last_reason = result.reason
+            standing.reason = standing.reason if result.run.schedule else result.reason
+            return
+        self._said[result.run.context] += 1
+        standing.witness_trials += result.run.purpose == "witness"
+        standing.refute_trials += result.run.purpose == "refute"
+        if result.kind == "failed":
+            standing.failures[key] = standing.failures.get(key, 0) + 1
+            standing.witness = standing.witness or result.witness
+            self._failed(standing, result.by_lock)
+            return
+        self.since_failure += 1
+        standing.quiet[key] = standing.quiet.get(key, 0) + 1
+        if result.run.purpose == "certify":
+            standing.fresh[key] = standing.fresh.get(key, 0) + 1
+        if key == (0, ""):
+            for values, value in (
+                (standing.startup_s, result.startup_s),
+                (standing.tokens_per_s, result.tokens_per_s),
+                (standing.wait_s, result.wait_s),
+            ):
+                if value is not None:
+                    values.append(value)
+
+    def add_plan(self, result: PlanResult) -> None:
+        """Count what a plan said."""
+        standing = self.standings[result.strategy]
+        standing.plans[result.hazard] = result
+        self.trials += result.trials
+        if result.ending == "reproduced":
+            standing.witness = standing.witness or result.witness or {"hazard": result.hazard}
+            self._failed(standing, result.by_lock)
+
+    def _failed(self, standing: Standing, by_lock: bool) -> None:
+        self.since_failure = 0
+        self._unsafe = None
+        standing.failed = True
+        standing.spreads = standing.spreads or not by_lock
+
+    # what follows
+
+    def unsafe(self) -> dict[str, str]:
+        """Strategy known to be unsafe → the one whose failure says so, itself if it has one of its own."""
+        if self._unsafe is not None:
+            return self._unsafe
+        found = {name: name for name, standing in self.standings.items() if standing.failed}
+        for name in reversed(self.order.names):  # the nearest in cost explains best
+            if self.standings[name].spreads:
+                for lower in self.order.below[name]:
+                    found[lower] = lower if self.standings[lower].failed else name
+        self._unsafe = found
+        return found
+
+    def cannot_run(self, name: str) -> bool:
+        """Whether it was skipped, or its trials say nothing."""
+        standing = self.standings[name]
+        if not standing.silent:
+            return False
+        failures, quiet, silent = standing.under("")
+        return standing.skipped or (silent >= TRIES and silent > failures + quiet)
+
+    def broken_context(self) -> int | None:
+        """A scenario of which nothing says anything, under any strategy."""
+        pairs = enumerate(zip(self._said, self._silent, strict=True))
+        return next((context for context, (said, silent) in pairs if silent >= TRIES and not said), None)
+
+    def tried(self, context: int, schedule: str, among: Iterable[str]) -> tuple[int, int, int]:
+        """(failures, quiet, silent) of an arm, under these strategies."""
+        key = (context, schedule)
+        standings = [self.standings[name] for name in among]
+        return (
+            sum(standing.failures.get(key, 0) for standing in standings),
+            sum(standing.quiet.get(key, 0) for standing in standings),
+            sum(standing.silent.get(key, 0) for standing in standings),
+        )
+
+    def counts(self, arms: Sequence[tuple[int, str]]) -> Counts:
+        """For the belief. A failure that does not spread is left out; a plan's witness counts as one in the first arm."""
+        found = []
+        for name, standing in self.standings.items():
+            by_plan = standing.spreads and not standing.failures
+            for number, arm in enumerate(arms):
+                failures = standing.failures.get(arm, 0) if standing.spreads else 0
+                failures += by_plan and number == 0
+                quiet = standing.quiet.get(arm, 0)
+                if failures or quiet:
+                    found.append((name, number, failures, quiet))
+        return tuple(found)
+
+    def cheapest_first(self) -> tuple[str, ...]:
+        """The order of cost: as given, but one that is measurably cheaper goes before the others; those that were not
+        measured stay where they are.
+
+        Throughput decides; where no difference can be told, the time until all workers are warm; else the order given.
+        """
+        measured = [name for name in self.order.names if len(self.standings[name].startup_s) >= PRICED]
+        if len(measured) < 2:
+            return self.order.names
+        if self._fixed_costs[0] != self.trials:
+            self._fixed_costs = (self.trials, self._sorted_by_cost())
+        return self._fixed_costs[1]
+
+    def _sorted_by_cost(self) -> tuple[str, ...]:
+        found: list[str] = []
+        for name in self.order.names:
+            at = len(found)
+            for place in range(len(found) - 1, -1, -1):
+                if len(self.standings[found[place]].startup_s) < PRICED:
+                    continue
+                if not self.cheaper(name, found[place]):
+                    break
+                at = place
+            found.insert(at, name)
+        return tuple(found)
+
+    def cheaper(self, one: str, other: str) -> bool:
+        """Whether `one` is measurably cheaper than `other`."""
+        a, b = self.standings[one], self.standings[other]
+        steady = _compare(b.tokens_per_s, a.tokens_per_s, "higher")
+        return (_compare(b.startup_s, a.startup_s, "lower") if steady is None else steady) == "faster"
+
+
+def _compare(before: Sequence[float], after: Sequence[float], better: Literal["higher", "lower"]) -> str | None:
+    if min(len(before), len(after)) < PRICED:
+        return None
+    found = compare_values(before, after, better=better, alpha=COST_ALPHA)
+    return found.word if found.told else None

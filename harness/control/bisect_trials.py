@@ -1,0 +1,232 @@
+"""Trials of a bisection: rows of a run folder that say what they were run for, and results made of rows.
+
+Any row carries `bisect`: purpose, strategy, number of the scenario, and schedule (of the portfolio: its family, since
+each trial has a seed of its own). That is all that `--resume` needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.analysis.ladder import Kind, Result, Run
+from harness.control.bisect_question import Question
+from harness.control.caches import WarmCaches
+from harness.control.plan_oracle import FROM_LOCKS
+from harness.control.references import References
+from harness.control.request import Executor, Row, TrialRequest
+from harness.control.results import is_finished, read_rows
+from harness.control.rows import skipped_row
+from harness.control.rundir import RunFolder, open_run
+from harness.control.runner import Listener, Plan, carry_out, trial_id
+from harness.control.skips import skip_reason
+from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+from harness.core.scenario import Scenario
+
+Tag = Mapping[str, Any]
+
+
+class TaggedRunFolder(RunFolder):
+    """A run folder whose rows say what they were run for."""
+
+    def __init__(self, path: Path, lock_fd: int) -> None:
+        super().__init__(path, lock_fd)
+        self.tags: dict[str, Tag] = {}
+        self.fresh_rows: list[Row] = []
+
+    def __enter__(self) -> TaggedRunFolder:
+        return self
+
+    def append(self, row: Row) -> None:
+        """With the tag of its trial."""
+        row["bisect"] = dict(self.tags[row["trial"]])
+        super().append(row)
+        self.fresh_rows.append(row)
+
+
+def open_tagged(path: Path, *, resume: bool) -> TaggedRunFolder:
+    """As `open_run`, and raises as it does."""
+    return TaggedRunFolder(path, open_run(path, resume=resume)._lock_fd)  # which frees it when it is closed
+
+
+@dataclass
+class Budget:
+    """When to stop. `trials`: of the whole bisection, those of earlier parts included; `minutes`: of this part."""
+
+    max_trials: int | None = None
+    max_minutes: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._begun = self.clock()
+
+    def left(self, trials: int) -> int | None:
+        """Trials that may still be run; None for no limit."""
+        return None if self.max_trials is None else max(0, self.max_trials - trials)
+
+    def spent(self, trials: int) -> str:
+        """What is used up, or ""."""
+        if self.max_trials is not None and trials >= self.max_trials:
+            return f"--max-trials {self.max_trials} reached"
+        if self.max_minutes is not None and self.clock() - self._begun >= 60 * self.max_minutes:
+            return f"--max-minutes {self.max_minutes:g} reached"
+        return ""
+
+
+class TrialRunner:
+    """Runs trials of one interpreter in one run folder."""
+
+    def __init__(
+        self,
+        question: Question,
+        folder: TaggedRunFolder,
+        environment: Mapping[str, Any],
+        executor: Executor,
+        listener: Listener,
+        held: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._question = question
+        self._folder = folder
+        self._environment = environment
+        self._executor = executor
+        self._listener = listener
+        self._held = held
+        self._references = References(folder.path, dtype=str(question.pipeline.get("dtype", "float32")))
+        self._caches = WarmCaches(folder.path)
+        self._used: Counter[str] = Counter()
+        self.earlier: list[Row] = []
+        for row in read_rows(folder.path):
+            if is_finished(row):
+                self.earlier.append(row)
+                self._used[row["scenario_id"]] += 1
+        self._seeds = Counter(_family(row) for row in self.earlier)
+        self.interrupted = False
+
+    def run(self, wanted: Sequence[tuple[Scenario, Tag]]) -> list[Row]:
+        """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted."""
+        requests: list[TrialRequest] = []
+        skipped: list[Row] = []
+        taken: Counter[str] = Counter()
+        for scenario, tag in wanted:
+            scenario = self._with_seed(scenario, str(tag["schedule"]))
+            repeat = self._used[scenario.id] + taken[scenario.id]
+            taken[scenario.id] += 1
+            request = self._request(scenario, repeat)
+            self._folder.tags[request.trial_id] = tag
+            reason = skip_reason(scenario, self._environment)
+            if reason:
+                skipped.append(skipped_row(request, reason))
+            else:
+                requests.append(request)
+        self._folder.fresh_rows = []
+        self.interrupted = carry_out(
+            Plan(tuple(requests), tuple(skipped), 0),
+            self._folder,
+            self._executor,
+            self._listener,
+            held=self._held,
+            references=self._references,
+            caches=self._caches,
+        )
+        finished = [row for row in self._folder.fresh_rows if is_finished(row)]
+        for row in finished:
+            self._used[row["scenario_id"]] += 1
+        return finished
+
+    def _request(self, scenario: Scenario, repeat: int) -> TrialRequest:
+        limits: dict[str, Any] = {
+            "timeout_s": self._question.timeout_s,
+            "hang_timeout_s": self._question.hang_timeout_s,
+        }
+        name = trial_id(scenario, repeat)
+        return TrialRequest(
+            name,
+            scenario,
+            repeat,
+            self._folder.trial_folder(name),
+            pipeline=self._question.pipeline,
+            **{key: value for key, value in limits.items() if value is not None},
+        )
+
+    def _with_seed(self, scenario: Scenario, family: str) -> Scenario:
+        """The next member of a family of schedules; the scenario's own schedule where there is none."""
+        if not family:
+            return scenario
+        seed = self._seeds[family]
+        self._seeds[family] += 1
+        return scenario.replace(schedule=family.replace("*", str(seed), 1))
+
+
+def tag_of(run: Run) -> dict[str, Any]:
+    """What a row keeps of the run it was for."""
+    return {
+        "purpose": run.purpose,
+        "strategy": run.strategy,
+        "context": run.context,
+        "schedule": run.schedule,
+    }
+
+
+def result_of(row: Row) -> Result:
+    """What a row says of its strategy."""
+    tag = row["bisect"]
+    run = Run(tag["strategy"], int(tag["context"]), tag["schedule"], tag["purpose"])
+    kind = kind_of(row)
+    failed = [label for label in row["outcomes"] if label in FAILURES]
+    waits = [float(lock.get("wait_s") or 0.0) for lock in (row.get("locks") or {}).values()]
+    return Result(
+        run,
+        kind,
+        by_lock=bool(failed) and all(label in FROM_LOCKS for label in failed),
+        witness=witness_of(row) if kind == "failed" else None,
+        reason=reason_of(row),
+        startup_s=row.get("startup_s"),
+        tokens_per_s=row.get("tokens_per_s"),
+        wait_s=sum(waits),
+    )
+
+
+def kind_of(row: Row) -> Kind:
+    """Whether a row is evidence at all, and of what."""
+    labels = set(row["outcomes"])
+    if SKIPPED in labels:
+        return "skipped"
+    if labels & set(FAILURES):
+        return "failed"
+    return "incomplete" if labels <= set(INCOMPLETE) else "ok"
+
+
+def reason_of(row: Row) -> str:
+    """Why a row says nothing, or what failed, in a line."""
+    reason = str(row.get("reason") or "")
+    errors = row.get("errors") or []
+    if not reason and errors:
+        reason = f"{errors[0]['type']}: {errors[0]['message']}"
+    return " ".join(f"{row['outcome']}: {reason}".split())[:300] if reason else str(row["outcome"])
+
+
+def witness_of(row: Row) -> dict[str, Any]:
+    """What to show of a failure: where it is, what was raised by whom, and who was tracing meanwhile."""
+    errors = sorted(row.get("errors") or (), key=lambda error: bool(error.get("consequence")))
+    error = errors[0] if errors else {}
+    return {
+        "trial": f"trials/{row['trial']}",
+        "label": row["outcome"],
+        "schedule": row["scenario"]["schedule"],
+        "message": " ".join(str(error.get("message") or row.get("reason") or "").split())[:300],
+        "worker": error.get("worker", ""),
+        "region": error.get("region", ""),
+        "against": [
+            {"worker": tracer.get("worker", ""), "region": tracer.get("region", "")}
+            for tracer in error.get("tracers") or ()
+        ],
+    }
+
+
+def _family(row: Row) -> str:
+    return str((row.get("bisect") or {}).get("schedule", ""))

@@ -1,0 +1,197 @@
+"""What a bisection asks of the hazards' plans: can this one come about under that strategy?"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.analysis.ladder import PlanResult
+from harness.control.bisect_question import Question
+from harness.control.reproduce import Reproduction, reproduce
+from harness.control.request import Executor
+from harness.core.case import Case
+from harness.core.errors import RunFolderError
+from harness.core.plan import REPRODUCED
+from harness.core.scenario import Scenario
+
+PLANS = "plans.jsonl"
+FOLDER = "plans"
+TIMEOUT_S = 300.0
+FROM_LOCKS = ("deadlock", "hang")
+"""Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
+
+
+class PlanOracle(Protocol):
+    """Answers by carrying plans out."""
+
+    def hazards(self) -> Sequence[str]:
+        """Whose plans can be asked about here; none is fine."""
+        ...
+
+    def ask(self, hazard: str, lock: str) -> PlanResult:
+        """Carry the hazard's plan out under this strategy."""
+        ...
+
+
+class NoPlans:
+    """There are none: the catalogue has nothing for this torch, or the workload is not the pipeline."""
+
+    def hazards(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def ask(self, hazard: str, lock: str) -> PlanResult:
+        """Is never asked."""
+        raise AssertionError(f"no plan of {hazard} to ask about under {lock}")
+
+
+class Hazard(Protocol):
+    """What is read of an entry of the catalogue."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        ...
+
+    def applies(self, torch_version: str, cuda: bool) -> bool:
+        """Whether it can come about with this torch, here."""
+        ...
+
+    def case(self, where: str) -> Case | None:
+        """Its case for the pipeline, None where it cannot occur there."""
+        ...
+
+
+def oracle_for(
+    question: Question,
+    environment: Mapping[str, Any],
+    executor: Executor,
+    run_dir: Path,
+    note: Callable[[str], None],
+) -> PlanOracle:
+    """The plans of the catalogue's hazards that can come about in these scenarios, if they are the pipeline's."""
+    if any(context.workload != "dflash" or context.schedule != "none" for context in question.contexts):
+        return NoPlans()
+    cuda = any(context.devices != "cpu" for context in question.contexts)
+    cases: dict[str, Case] = {}
+    for hazard in _catalogue(note):
+        case = hazard.case("pipeline") if hazard.applies(str(environment["torch"]), cuda) else None
+        if case is not None and case.plan.steps:
+            cases[hazard.id] = case
+    return ReproducingOracle(
+        cases,
+        question.contexts,
+        question.pipeline,
+        executor,
+        run_dir,
+        note=note,
+        timeout_s=question.timeout_s or TIMEOUT_S,
+    )
+
+
+def _catalogue(note: Callable[[str], None]) -> Sequence[Hazard]:
+    known = importlib.util.find_spec("harness.hazards") is not None
+    found: Sequence[Hazard] | None = (
+        getattr(importlib.import_module("harness.hazards"), "HAZARDS", None) if known else None
+    )
+    if found is None:
+        note("no catalogue of hazards in this copy of the harness, so no plans: the answer rests on trials alone")
+        return ()
+    return tuple(found)
+
+
+class ReproducingOracle:
+    """Runs the pipeline's plan of each hazard, in each of the scenarios until one reproduces it.
+
+    `cases`: hazard → its case for the pipeline; only the plan and its effect are taken from it.
+    """
+
+    def __init__(
+        self,
+        cases: Mapping[str, Case],
+        contexts: Sequence[Scenario],
+        pipeline: Mapping[str, Any],
+        executor: Executor,
+        run_dir: Path,
+        *,
+        note: Callable[[str], None],
+        timeout_s: float,
+    ) -> None:
+        self._cases = dict(cases)
+        self._contexts = tuple(contexts)
+        self._pipeline = dict(pipeline)
+        self._executor = executor
+        self._run_dir = run_dir
+        self._note = note
+        self._timeout_s = timeout_s
+
+    def hazards(self) -> Sequence[str]:
+        """All that were given."""
+        return tuple(self._cases)
+
+    def ask(self, hazard: str, lock: str) -> PlanResult:
+        """One time; the binding of roles is searched through as `harness reproduce` does."""
+        done = []
+        for number, context in enumerate(self._contexts):
+            scenario = context.replace(lock=lock)
+            case = dataclasses.replace(self._cases[hazard], scenario=scenario, settings=self._pipeline)
+            folder = self._folder(f"{hazard}--{scenario.replace(schedule='none').id}--{number}")
+            done.append(
+                reproduce(case, self._executor, folder, times=1, note=lambda _: None, timeout_s=self._timeout_s)
+            )
+            if done[-1].ending.name == REPRODUCED:
+                break
+        found = next((one for one in done if one.ending.name == REPRODUCED), done[0])
+        result = self._result(hazard, lock, found, sum(one.tried for one in done))
+        self._note(f"plan of {hazard} under {lock}: {result.ending}" + (f" ({result.reason})" if result.reason else ""))
+        return result
+
+    def _result(self, hazard: str, lock: str, found: Reproduction, trials: int) -> PlanResult:
+        witness = None
+        if found.ending.name == REPRODUCED:
+            witness = {
+                "hazard": hazard,
+                "trial": str(Path(found.trial).relative_to(self._run_dir)),
+                "label": str(found.row["outcome"]),
+                "steps": list(found.ending.schedule.get("witness", ())),
+            }
+        by_lock = bool(found.row["outcomes"]) and set(found.row["outcomes"]) <= set(FROM_LOCKS)
+        return PlanResult(hazard, lock, found.ending.name, by_lock, witness, found.ending.reason, trials)
+
+    def _folder(self, name: str) -> Path:
+        base = self._run_dir / FOLDER
+        folder, number = base / name, 2
+        while folder.exists():  # of an attempt that was interrupted
+            folder, number = base / f"{name}-{number}", number + 1
+        folder.mkdir(parents=True)
+        return folder
+
+
+def append_plan(run_dir: Path, result: PlanResult) -> None:
+    """Keep an answer for `--resume`."""
+    with open(run_dir / PLANS, "a", encoding="utf-8") as stream:
+        stream.write(json.dumps(dataclasses.asdict(result), default=str) + "\n")
+
+
+def read_plans(run_dir: Path) -> list[PlanResult]:
+    """The answers of a folder, in order; a cut last line is passed over.
+
+    Raises RunFolderError for another line that is none.
+    """
+    try:
+        text = (run_dir / PLANS).read_text("utf-8")
+    except FileNotFoundError:
+        return []
+    found = []
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        try:
+            found.append(PlanResult(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            if line.endswith("\n"):
+                raise RunFolderError(f"{run_dir / PLANS}, line {number}: not an answer of a plan") from error
+    return found

@@ -1,0 +1,205 @@
+"""What a person sees when a bisection has ended: the answer with its counts, the table behind it, and what to paste."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.analysis.intervals import trials_for_safe
+from harness.analysis.regions import RegionAnswer
+from harness.analysis.verdicts import NOTHING_TO_FIX, Answer, Entry
+from harness.control.bisect import BisectResult
+from harness.control.bisect_torch import TorchResult
+from harness.report import wording
+from harness.report.advice import advice
+from harness.report.terminal import STYLES
+
+WIDEST_WITNESS = 46
+
+
+def print_bisection(console: Console, result: BisectResult, folder: str) -> None:
+    """The answer of `bisect locks` or `bisect regions`. `folder`: the run folder as a user would type it."""
+    answer = result.answer
+    torch = result.environment.get("torch", "")
+    scenarios = wording.plural(len(result.question.contexts), "scenario")
+    title = Text(f"bisect {result.question.what}", style="bold")
+    title.append(
+        f"  {result.question.target}: {scenarios}, {wording.plural(answer.trials_total, 'trial')} on torch {torch}",
+        style="not bold",
+    )
+    console.print(title)
+    for line in _said(answer, len(result.question.contexts)):
+        console.print(line, soft_wrap=True)
+    console.print()
+    console.print(_ladder(answer) if isinstance(answer, Answer) else _sets(answer))
+    _lines(console, "Still open", list(answer.open))
+    if answer.answer is not None and answer.verdict == "safe":
+        console.print()
+        console.print(Text("To paste", style="bold"))
+        for code in advice(answer.answer).splitlines():
+            console.print(Text(f"  {code}"), soft_wrap=True)
+    _lines(console, "Next", _next(result, folder))
+
+
+def print_versions(console: Console, result: TorchResult, folder: str) -> None:
+    """The answer of `bisect torch`."""
+    answer = result.answer
+    title = Text("bisect torch", style="bold")
+    title.append(f"  {result.question.target}: {wording.plural(answer.trials_total, 'trial')}", style="not bold")
+    console.print(title)
+    console.print(_answer_line(answer.conclusion, answer.verdict))
+    if answer.stopped:
+        console.print(Text(f"Stopped: {answer.stopped}.", style="yellow"))
+    table = _table("torch", "verdict", "failed", "witness")
+    for version in answer.versions:
+        failed = f"{version.failures}/{version.trials}" if version.trials else "not run"
+        table.add_row(version.version, _verdict(version.verdict), failed, _witness(version.witness))
+    console.print()
+    console.print(table)
+    _lines(console, "Still open", list(answer.open))
+    _lines(console, "Next", [f"all rows: {folder}/<version>/results.jsonl", *_resume("torch", folder, answer.stopped)])
+
+
+def _said(answer: Answer | RegionAnswer, contexts: int) -> list[Text]:
+    lines = [_answer_line(answer.conclusion, answer.verdict)]
+    sure = f"{wording.percent(answer.confidence)} confidence"
+    if answer.verdict == "safe" and answer.answer is not None:
+        count = trials_for_safe(answer.p_min, answer.confidence)
+        each = " in each scenario" if contexts > 1 else ""
+        under = _harder(answer) if isinstance(answer, Answer) else ""
+        lines.append(
+            Text(
+                f"0 of {count} fresh trials failed{each}{under}: it fails in fewer than "
+                f"{wording.percent(answer.p_min)} of them (p_min; {sure})."
+            )
+        )
+    if isinstance(answer, RegionAnswer) and answer.regions:
+        lines.append(Text(f"{{{', '.join(answer.regions)}}} held {answer.hold}."))
+    if isinstance(answer, Answer) and answer.verdict == "safe" and answer.conclusion != NOTHING_TO_FIX:
+        below = (
+            "every cheaper strategy failed or is below one that did" if answer.cheapest else "a cheaper one may be safe"
+        )
+        lines.append(Text(f"Is it the cheapest? {below[0].upper()}{below[1:]}."))
+    if isinstance(answer, Answer) and answer.cost:
+        cost = answer.cost
+        lines.append(
+            Text(f"Against {cost['against']}: steady {cost['tokens_per_s']}; until all are warm {cost['startup_s']}.")
+        )
+    if answer.stopped:
+        lines.append(Text(f"Stopped: {answer.stopped}.", style="yellow"))
+    return lines
+
+
+def _harder(answer: Answer) -> str:
+    """`, under delays:*:dense, where none failed 2/2`, when the certification was held under such a schedule."""
+    schedule = next(entry.schedule for entry in answer.ladder if entry.lock == answer.answer)
+    if not schedule:
+        return ""
+    failed = [(entry.lock, entry.schedules[schedule]) for entry in answer.ladder if schedule in entry.schedules]
+    shown = [f"{lock} {counts['failures']}/{counts['trials']}" for lock, counts in failed if counts["failures"]]
+    return f", under {schedule}" + (f" (which failed {', '.join(shown)})" if shown else "")
+
+
+def _under(entry: Entry) -> str:
+    said = f"{entry.certified} fresh" if entry.verdict == "safe" else ""
+    return ", ".join(part for part in (said, entry.schedule) if part)
+
+
+def _answer_line(conclusion: str, verdict: str) -> Text:
+    return Text(f"Answer: {conclusion}", style=f"bold {STYLES.get(verdict, 'default')}")
+
+
+def _ladder(answer: Answer) -> Table:
+    table = _table("lock", "verdict", "failed", "start", "tok/s", "wait", "why")
+    for entry in answer.ladder:
+        table.add_row(
+            entry.lock,
+            _verdict(entry.verdict),
+            _counts(entry),
+            wording.number(entry.startup_s),
+            wording.number(entry.tokens_per_s),
+            wording.number(entry.wait_s),
+            _why(entry),
+        )
+    return table
+
+
+def _counts(entry: Entry) -> str:
+    return f"{entry.failures}/{entry.trials}"
+
+
+def _why(entry: Entry) -> str:
+    if entry.verdict == "incomplete":
+        return entry.reason
+    if entry.witness:
+        return _witness(entry.witness)
+    if entry.implied_by:
+        return f"holds less than {entry.implied_by}"
+    return _under(entry)
+
+
+def _sets(answer: RegionAnswer) -> Table:
+    table = _table("lock", "verdict", "failed", "witness")
+    for one in answer.tested:
+        table.add_row(one.lock, _verdict(one.verdict), f"{one.failures}/{one.trials}", _witness(one.witness))
+    return table
+
+
+def _witness(witness: Mapping[str, Any] | None) -> str:
+    """`fx_error: drafter-1 in forward, against drafter-0 in mask`."""
+    if not witness:
+        return ""
+    if witness.get("hazard"):
+        return f"{witness['hazard']}, by plan"
+    said = str(witness.get("label", ""))
+    if witness.get("worker"):
+        said += f": {witness['worker']}" + (f" in {witness['region']}" if witness.get("region") else "")
+    others = [f"{one.get('worker') or '?'} in {one.get('region') or '?'}" for one in witness.get("against") or ()]
+    return said + (f", against {others[0]}" if others else "")
+
+
+def _next(result: BisectResult, folder: str) -> list[str]:
+    answer = result.answer
+    lines = []
+    entries: Sequence[Any] = answer.ladder if isinstance(answer, Answer) else answer.tested
+    witness = next((entry.witness for entry in reversed(entries) if entry.witness), None)
+    if witness and witness.get("trial"):
+        lines.append(f"evidence of a failure: {folder}/{witness['trial']}/")
+    lines.append(f"all rows: {folder}/results.jsonl")
+    if isinstance(answer, Answer) and answer.verdict == "safe" and not answer.cheapest and not answer.stopped:
+        lines.append(f"to settle what is open: {_command(result.question.what, folder)} --thorough")
+    return lines + _resume(result.question.what, folder, answer.stopped)
+
+
+def _resume(what: str, folder: str, stopped: str) -> list[str]:
+    return [f"to go on: {_command(what, folder)}"] if stopped else []
+
+
+def _command(what: str, folder: str) -> str:
+    return f"harness bisect {what} --resume --out {shlex.quote(folder)}"
+
+
+def _verdict(verdict: str) -> Text:
+    return Text(verdict, style=STYLES.get(verdict, "default"))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for name in columns:
+        right = name in ("failed", "start", "tok/s", "wait")
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    return table
+
+
+def _lines(console: Console, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print()
+        console.print(Text(title, style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"), soft_wrap=True)

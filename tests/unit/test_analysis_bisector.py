@@ -1,0 +1,428 @@
+"""Bisection of lock strategies, by the thousand: what it costs, how often it is wrong, and the order of its work."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from simulated_ladders import LADDER, NAMES, simulate
+
+from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Ask, Bisector, Settings
+from harness.analysis.intervals import trials_for_safe
+from harness.analysis.ladder import PRICED, TRIES, PlanResult, Result, Run
+from harness.analysis.order import strategy_order
+from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
+
+DESIGN = strategy_order(
+    ["none", "per_call", "per_forward", "first_step", "warmup_barrier", "compile_gate", "every_step", "thread_local_fx"]
+)
+
+Fails = Callable[[Run], bool]
+
+
+def drive(bisector: Bisector, fails: Fails, most: int = 2_000) -> tuple[Answer, list[Run]]:
+    """Run it to its answer; the runs in order."""
+    runs: list[Run] = []
+    while len(runs) <= most:
+        step = bisector.next()
+        if isinstance(step, Answer):
+            return step, runs
+        assert isinstance(step, Run)
+        runs.append(step)
+        bisector.record(Result(step, "failed" if fails(step) else "ok", witness={"trial": f"t{len(runs)}"}))
+    raise AssertionError(f"no answer after {most} trials")
+
+
+def entry(answer: Answer, name: str) -> Entry:
+    return next(one for one in answer.ladder if one.lock == name)
+
+
+def unsafe_below(first: int) -> Fails:
+    """All of the simulated ladder's strategies before this one fail every time."""
+    return lambda run: NAMES.index(run.strategy) < first
+
+
+# what it costs, and how often it is wrong. 2,000 ladders each, seeds fixed.
+
+
+def test_at_a_failure_rate_of_five_percent() -> None:
+    """At most 100 trials on average, and an unsafe strategy called safe in at most 2 %. Measured over 10 seeds: 95.9-97.9
+    trials, 0.7-1.5 %; so a seed on which it fails by chance is one in thousands."""
+    found = simulate(0.05, range(1, 8), 2_000, seed=1)
+    assert found.mean_trials <= 100
+    assert found.unsafe_called_safe <= 2
+
+
+def test_when_nothing_fails_there_is_nothing_to_fix() -> None:
+    """No chance in it: without a failure no other answer can be given."""
+    found = simulate(0.0, [0], 50, seed=1)
+    assert found.nothing_to_fix == 100
+    assert found.mean_trials <= 100
+
+
+@pytest.mark.parametrize(("rate", "cheapest"), [(1.0, 100.0), (0.5, 90.0)])
+def test_where_failures_are_common_the_answer_is_the_cheapest(rate: float, cheapest: float) -> None:
+    """Measured at 50 %: 94-96 % over 10 seeds, standard deviation of 400 runs 1.1 %."""
+    found = simulate(rate, range(1, 8), 400, seed=2)
+    assert found.cheapest >= cheapest
+    assert found.unsafe_called_safe == 0
+    assert found.mean_trials <= 90
+
+
+def test_when_nothing_is_safe() -> None:
+    found = simulate(0.5, [8], 400, seed=3)
+    assert found.none_safe == 100
+    assert found.mean_trials <= 40
+
+
+def test_thorough_names_the_cheapest_at_any_rate() -> None:
+    """At 20 %: 100 % measured. At 5 %: 98 %, and 2 % called safe that are not; 400 runs, so 4 % is three deviations."""
+    common = simulate(0.2, range(1, 8), 200, seed=4, settings=Settings(thorough=True))
+    assert common.cheapest == 100
+    rare = simulate(0.05, range(1, 8), 200, seed=4, settings=Settings(thorough=True))
+    assert rare.costlier == 0
+    assert rare.unsafe_called_safe <= 6
+    assert rare.mean_trials <= 220
+
+
+def test_the_stated_confidence_of_one_certification_is_true() -> None:
+    """Exact: a strategy that fails at p_min passes n fresh trials with a chance of at most alpha."""
+    for p_min, alpha in ((0.05, 0.05), (0.2, 0.01), (0.01, 0.1)):
+        trials = Settings(p_min=p_min, alpha=alpha).trials
+        assert (1 - p_min) ** trials <= alpha < (1 - p_min) ** (trials - 1)
+
+
+def test_the_order_of_the_design_at_ten_percent() -> None:
+    """Safe: whatever has all above it safe, drawn at random. 600 runs; measured 0.3 % called safe wrongly."""
+    from harness.analysis.belief import Belief
+
+    dice = random.Random(5)
+    belief = Belief(DESIGN, p_min=0.05)
+    wrong = 0
+    for _ in range(300):
+        safe = dice.choice(DESIGN.safe_sets)
+        bisector = Bisector(DESIGN, belief=belief)
+        answer, _ = drive(bisector, lambda run, safe=safe: run.strategy not in safe and dice.random() < 0.1)  # type: ignore[misc]
+        if answer.answer is not None:
+            wrong += answer.answer not in safe
+        else:
+            assert not safe
+    assert wrong <= 6
+
+
+# the order of work
+
+
+def test_a_certification_is_fresh() -> None:
+    """None of its trials was run before the candidate was chosen, and there are n of them."""
+    for first in range(8):
+        answer, runs = drive(Bisector(LADDER), unsafe_below(first))
+        assert answer.answer == NAMES[first]
+        assert answer.verdict == "safe"
+        certified = [run for run in runs if run.purpose == "certify"]
+        assert {run.strategy for run in certified} == {NAMES[first]}
+        assert len(certified) == trials_for_safe()
+        assert entry(answer, NAMES[first]).certified == trials_for_safe()
+        assert entry(answer, NAMES[first]).trials > trials_for_safe() or first == 0
+        assert runs.index(certified[0]) >= 1
+        assert answer.trials_total == len(runs)
+
+
+def test_first_of_all_it_asks_whether_it_fails() -> None:
+    _, runs = drive(Bisector(LADDER), unsafe_below(0))
+    assert [(run.strategy, run.purpose) for run in runs[:FIRST]] == [(NAMES[0], "portfolio")] * FIRST
+    _, runs = drive(Bisector(LADDER), unsafe_below(3))
+    assert [run.purpose for run in runs].count("portfolio") == 1
+
+
+def test_nothing_to_fix_says_so() -> None:
+    answer, _ = drive(Bisector(LADDER), unsafe_below(0))
+    assert (answer.answer, answer.conclusion, answer.cheapest) == (NAMES[0], NOTHING_TO_FIX, True)
+    assert all(one.verdict == "undecided" for one in answer.ladder[1:])
+
+
+def test_no_strategy_is_safe() -> None:
+    answer, _ = drive(Bisector(LADDER), unsafe_below(8))
+    assert (answer.answer, answer.verdict, answer.conclusion) == (None, "unsafe", NONE_SAFE)
+    assert all(one.verdict == "unsafe" for one in answer.ladder)
+
+
+def test_each_unsafe_strategy_gets_a_witness_of_its_own_where_that_is_cheap() -> None:
+    answer, _ = drive(Bisector(LADDER), unsafe_below(5))
+    for name in NAMES[:5]:
+        assert entry(answer, name).verdict == "unsafe"
+        assert entry(answer, name).witness
+        assert not entry(answer, name).implied_by
+
+
+def test_what_is_implied_names_what_implies_it() -> None:
+    """s0 to s3 are unsafe because s3 failed; they themselves are too rare to be caught."""
+    answer, runs = drive(Bisector(LADDER, Settings(thorough=True)), lambda run: run.strategy == "s3")
+    assert answer.answer == "s4"
+    for name in NAMES[:3]:
+        assert (entry(answer, name).verdict, entry(answer, name).implied_by) == ("unsafe", "s3")
+        assert entry(answer, name).witness is None
+        assert sum(run.strategy == name and run.purpose == "witness" for run in runs) <= WITNESS_TRIALS
+
+
+def test_a_failure_during_the_certification_sends_it_on() -> None:
+    count = 0
+
+    def fails(run: Run) -> bool:
+        nonlocal count
+        if run.strategy in NAMES[:2]:
+            return True
+        if run.strategy == "s2" and run.purpose == "certify":
+            count += 1
+            return count == 40
+        return False
+
+    answer, runs = drive(Bisector(LADDER), fails)
+    assert entry(answer, "s2").verdict == "unsafe"
+    assert answer.answer in NAMES[3:]
+    assert sum(run.purpose == "certify" and run.strategy == answer.answer for run in runs) == trials_for_safe()
+
+
+def test_a_cheaper_one_that_may_be_safe_is_named() -> None:
+    """Failures so rare that looking for them does not pay."""
+    count = 0
+
+    def fails(run: Run) -> bool:
+        nonlocal count
+        count += run.strategy == "s0"
+        return run.strategy == "s0" and count == 20
+
+    answer, _ = drive(Bisector(LADDER), fails)
+    assert answer.verdict == "safe"
+    assert answer.answer in NAMES[1:]
+    if answer.answer != "s1":
+        assert not answer.cheapest
+        assert any(line.startswith("s1: ") for line in answer.open)
+
+
+def test_stopped_early_it_is_undecided_and_says_what_is_open() -> None:
+    bisector = Bisector(LADDER)
+    for _ in range(10):
+        step = bisector.next()
+        assert isinstance(step, Run)
+        bisector.record(Result(step, "failed" if step.strategy == "s0" else "ok"))
+    answer = bisector.conclude("--max-trials 10 reached")
+    assert (answer.answer, answer.verdict, answer.stopped) == (None, "undecided", "--max-trials 10 reached")
+    assert len(answer.open) == 7
+    assert answer.trials_total == 10
+
+
+def test_the_same_results_lead_to_the_same_next_step() -> None:
+    dice = random.Random(8)
+    bisector = Bisector(DESIGN)
+    results: list[Result] = []
+    for _ in range(60):
+        step = bisector.next()
+        if not isinstance(step, Run):
+            break
+        results.append(Result(step, "failed" if step.strategy == "none" and dice.random() < 0.5 else "ok"))
+        bisector.record(results[-1])
+        again = Bisector(DESIGN)
+        for result in results:
+            again.record(result)
+        assert again.next() == bisector.next()
+
+
+def test_several_at_once() -> None:
+    bisector = Bisector(LADDER)
+    seen = []
+    while not isinstance(step := bisector.batch(4), Answer):
+        assert isinstance(step, list)
+        assert 1 <= len(step) <= 4
+        seen += step
+        for run in step:
+            bisector.record(Result(run, "failed" if run.strategy == "s0" else "ok"))
+    assert step.answer == "s1"
+    assert sum(run.purpose == "certify" for run in seen) == trials_for_safe()
+
+
+# plans
+
+
+def test_plans_come_first_and_a_witness_settles_a_strategy() -> None:
+    bisector = Bisector(LADDER, hazards=("h1", "h2"))
+    asked = []
+    while isinstance(step := bisector.next(), Ask):
+        asked.append((step.hazard, step.strategy))
+        ending = "reproduced" if step.strategy in NAMES[:3] and step.hazard == "h1" else "excluded"
+        bisector.record(PlanResult(step.hazard, step.strategy, ending, witness={"hazard": step.hazard}))
+    assert asked[:4] == [("h1", "s0"), ("h1", "s1"), ("h1", "s2"), ("h1", "s3")]
+    assert ("h2", "s0") not in asked, "one witness is enough"
+    assert ("h2", "s3") in asked
+    answer, runs = drive(bisector, unsafe_below(3))
+    assert answer.answer == "s3"
+    assert all(run.strategy not in NAMES[:3] for run in runs), "nothing is run of what a plan has settled"
+    assert entry(answer, "s0").witness == {"hazard": "h1"}
+    assert entry(answer, "s3").plans == {"h1": "excluded", "h2": "excluded"}
+    assert answer.trials_total == len(runs) + len(asked)
+
+
+def test_a_plan_that_does_not_come_about_is_no_evidence_of_safety() -> None:
+    bisector = Bisector(LADDER, hazards=("h",))
+    while isinstance(step := bisector.next(), Ask):
+        bisector.record(PlanResult(step.hazard, step.strategy, "excluded"))
+    answer, runs = drive(bisector, unsafe_below(2))
+    assert answer.answer == "s2"
+    assert sum(run.purpose == "certify" for run in runs) == trials_for_safe()
+
+
+# schedules
+
+
+def test_the_portfolio_is_looked_at_and_the_harshest_schedule_is_certified_under() -> None:
+    """Under its own schedule nothing ever fails; under `b` all below s3 do."""
+    bisector = Bisector(LADDER, portfolio=("a", "b"))
+    answer, runs = drive(bisector, lambda run: run.schedule == "b" and run.strategy in NAMES[:3])
+    assert [run.schedule for run in runs[: FIRST + 2]] == [""] * FIRST + ["a", "b"]
+    assert answer.answer == "s3"
+    assert {run.schedule for run in runs if run.purpose == "certify"} == {"b"}
+    assert entry(answer, "s3").schedule == "b"
+    assert entry(answer, "s3").schedules[""] == {"trials": PRICED, "failures": 0}, "and its cost is measured without"
+    assert entry(answer, "s0").schedules[""] == {"trials": FIRST, "failures": 0}, "schedules are never added up"
+
+
+def test_a_certified_answer_is_provoked_under_every_schedule() -> None:
+    """s2 stands its own schedule and falls under `a`, where nobody has looked before."""
+    bisector = Bisector(LADDER, portfolio=("a", "b"))
+    answer, runs = drive(
+        bisector,
+        lambda run: (
+            run.strategy in NAMES[:2] or (run.strategy == "s2" and run.schedule == "a" and run.purpose != "explore")
+        ),
+    )
+    assert entry(answer, "s2").verdict == "unsafe"
+    assert answer.answer in NAMES[3:]
+    provoked = {run.schedule for run in runs if run.purpose == "provoke" and run.strategy == answer.answer}
+    shown = set(entry(answer, answer.answer or "").schedules)
+    assert provoked <= {"a", "b"} <= shown
+
+
+def test_what_takes_no_schedule_is_certified_under_its_own() -> None:
+    bisector = Bisector(LADDER, portfolio=("a", "b"))
+    runs = []
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        runs.append(step)
+        if step.strategy == "s7" and step.schedule:
+            bisector.record(Result(step, "skipped", reason="one process"))
+        else:
+            bisector.record(Result(step, "failed" if step.strategy != "s7" and step.schedule == "b" else "ok"))
+    assert step.answer == "s7"
+    assert {run.schedule for run in runs if run.purpose == "certify"} == {""}
+    assert sum(run.strategy == "s7" and bool(run.schedule) for run in runs) == 1
+
+
+def test_a_schedule_that_cannot_run_is_given_up() -> None:
+    bisector = Bisector(LADDER, portfolio=("bad",))
+    runs = []
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        runs.append(step)
+        kind = "incomplete" if step.schedule else "failed" if step.strategy == "s0" else "ok"
+        bisector.record(Result(step, kind))  # type: ignore[arg-type]
+    assert step.answer == "s1"
+    assert sum(bool(run.schedule) for run in runs) <= TRIES
+
+
+# several scenarios
+
+
+def test_safe_means_safe_in_every_scenario() -> None:
+    """s1 fails in the second scenario only."""
+    bisector = Bisector(LADDER, contexts=2)
+    answer, runs = drive(bisector, lambda run: run.strategy == "s0" or (run.strategy == "s1" and run.context == 1))
+    assert answer.answer == "s2"
+    certified = [run for run in runs if run.purpose == "certify" and run.strategy == "s2"]
+    assert [sum(run.context == context for run in certified) for context in (0, 1)] == [trials_for_safe()] * 2
+
+
+# what does not run
+
+
+@pytest.mark.parametrize("kind", ["incomplete", "skipped"])
+def test_a_strategy_that_does_not_run_is_left_out_and_is_no_evidence(kind: str) -> None:
+    bisector = Bisector(LADDER)
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        if step.strategy == "s1":
+            bisector.record(Result(step, kind, reason="cannot"))  # type: ignore[arg-type]
+        else:
+            bisector.record(Result(step, "failed" if step.strategy == "s0" else "ok"))
+    assert (step.answer, step.verdict) == ("s2", "safe")
+    assert (entry(step, "s1").verdict, entry(step, "s1").reason) == ("incomplete", "cannot")
+    assert entry(step, "s1").trials == 0
+
+
+def test_a_scenario_that_does_not_run_is_incomplete_at_once() -> None:
+    bisector = Bisector(LADDER)
+    count = 0
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        count += 1
+        bisector.record(Result(step, "incomplete", reason="out_of_memory: too big"))
+    assert (step.answer, step.verdict) == (None, "incomplete")
+    assert "too big" in step.conclusion
+    assert count == TRIES
+    assert all(one.verdict != "unsafe" for one in step.ladder)
+
+
+def test_now_and_then_out_of_memory_does_not_matter() -> None:
+    dice = random.Random(1)
+    bisector = Bisector(LADDER)
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        failed = step.strategy == "s0"
+        kind = "incomplete" if dice.random() < 0.2 else "failed" if failed else "ok"
+        bisector.record(Result(step, kind))  # type: ignore[arg-type]
+    assert step.answer == "s1"
+    assert entry(step, "s1").certified == trials_for_safe()
+
+
+def test_when_all_are_skipped_nothing_is_said() -> None:
+    bisector = Bisector(LADDER)
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        bisector.record(Result(step, "skipped", reason="no CUDA device"))
+    assert (step.verdict, step.conclusion) == ("incomplete", "no CUDA device")
+    assert step.trials_total == 0
+
+
+# failures that a lock brings about
+
+
+def test_a_deadlock_of_a_lock_says_nothing_of_lesser_ones() -> None:
+    """first_step deadlocks; what holds less fails by no means."""
+    bisector = Bisector(LADDER)
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        failed = step.strategy in ("s0", "s3")
+        bisector.record(Result(step, "failed" if failed else "ok", by_lock=step.strategy == "s3"))
+    assert step.answer == "s1"
+    assert entry(step, "s2").verdict != "unsafe"
+
+
+# cost
+
+
+def test_of_two_that_cannot_be_compared_the_faster_is_the_answer() -> None:
+    """compile_gate stands before warmup_barrier by default; here the barrier has its workers warm sooner."""
+    dice = random.Random(4)
+    for fast, slow in (("warmup_barrier", "compile_gate"), ("compile_gate", "warmup_barrier")):
+        bisector = Bisector(DESIGN)
+        safe = {"warmup_barrier", "compile_gate", "every_step"}
+        while not isinstance(step := bisector.next(), Answer):
+            assert isinstance(step, Run)
+            startup = {fast: 2.0, slow: 3.0}.get(step.strategy, 2.5) * dice.uniform(0.98, 1.02)
+            kind = "ok" if step.strategy in safe else "failed"
+            bisector.record(Result(step, kind, startup_s=startup, tokens_per_s=dice.uniform(990, 1010)))  # type: ignore[arg-type]
+        assert step.answer == fast
+        assert entry(step, slow).trials >= PRICED
+        assert step.cost["against"] == slow
+        assert step.cost["startup_s"].startswith("faster")
+        assert "no change that can be told" in step.cost["tokens_per_s"]

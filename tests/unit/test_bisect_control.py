@@ -1,0 +1,379 @@
+"""`harness bisect` with an executor that makes its rows up: what is run, kept, resumed and answered."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_runs import FX_ERROR, FakeExecutor, make_row
+
+from harness import cli
+from harness.analysis.intervals import trials_for_safe
+from harness.analysis.ladder import PlanResult
+from harness.control import bisect as control
+from harness.control import executors, plan_oracle
+from harness.control.request import Row, TrialRequest
+
+MATRIX = """\
+schema = 1
+[defaults]
+timeout = 77
+[axes]
+lock = ["none", "per_forward", "first_step", "compile_gate"]
+checkpoint = ["none", "reentrant"]
+[pipeline]
+hidden_size = 32
+"""
+LADDER_FIELDS = {"lock", "verdict", "trials", "failures", "startup_s", "tokens_per_s", "witness"}
+AGREED = {"answer", "verdict", "ladder", "trials_total", "p_min", "confidence"}
+"""The fields of `bisect locks --json` that others rely on."""
+
+Run = Callable[..., tuple[int, Any, str]]
+
+
+def fails_under(*locks: str) -> Callable[[TrialRequest], Row]:
+    """Trials of these locks fail, every time, by an FX error."""
+
+    def outcome(request: TrialRequest) -> Row:
+        if request.scenario.lock in locks:
+            return make_row(request, "fx_error", fx_errors=1, errors=[FX_ERROR], startup_s=None, tokens_per_s=None)
+        return make_row(request)
+
+    return outcome
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
+    fake = FakeExecutor(fails_under("none", "per_forward"))
+    monkeypatch.setattr(executors, "make_executor", lambda name, *, python, jobs: fake)
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: plan_oracle.NoPlans())
+    return fake
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in an empty folder; exit code, document (or text without --json), standard error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.toml").write_text(MATRIX)
+
+    def bisect(*arguments: str, json_output: bool = True, out: str | None = "run") -> tuple[int, Any, str]:
+        more = ["--out", out] if out else []
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["bisect", *arguments, *more, *(["--json"] if json_output else [])])
+        said, err = capsys.readouterr()
+        return int(ended.value.code or 0), json.loads(said) if json_output and said else said, err
+
+    return bisect
+
+
+def entry(document: Any, lock: str) -> Any:
+    return next(one for one in document["ladder"] if one["lock"] == lock)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+
+
+def test_the_cheapest_safe_lock(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
+    code, document, err = run("locks", "checkpoint=reentrant")
+    assert code == 0
+    assert set(document) >= AGREED
+    assert set(document["ladder"][0]) >= LADDER_FIELDS
+    assert (document["answer"], document["verdict"], document["cheapest"]) == ("thread_local_fx", "safe", True)
+    assert (document["p_min"], document["confidence"]) == (0.05, 0.95)
+    none = entry(document, "none")
+    assert (none["verdict"], none["trials"], none["failures"]) == ("unsafe", 1, 1)
+    assert none["witness"]["label"] == "fx_error"
+    assert none["witness"]["against"] == [{"worker": "drafter-0", "region": "mask"}]
+    assert (tmp_path / "run" / none["witness"]["trial"]).is_dir()
+    assert document["trials_total"] == len(executor.ran) == len(rows(tmp_path / "run"))
+    assert "certifying thread_local_fx" in err
+    assert executor.closed
+
+
+def test_on_a_matrix_the_locks_are_its_own_and_safe_means_everywhere(
+    run: Run, executor: FakeExecutor, tmp_path: Path
+) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        bad = request.scenario.lock in ("none", "per_forward")
+        bad = bad or (request.scenario.lock == "first_step" and request.scenario.checkpoint == "reentrant")
+        return fails_under(request.scenario.lock)(request) if bad else make_row(request)
+
+    executor.outcome = outcome
+    code, document, _ = run("locks", "m.toml")
+    assert code == 0
+    assert [one["lock"] for one in document["ladder"]] == ["none", "per_forward", "first_step", "compile_gate"]
+    assert document["answer"] == "compile_gate"
+    assert entry(document, "compile_gate")["certified"] == trials_for_safe()
+    assert {row["scenario"]["checkpoint"] for row in rows(tmp_path / "run")} == {"none", "reentrant"}
+
+
+def test_the_folder_is_a_run_folder(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
+    """`harness run --resume` and `harness report` read it; its matrix holds all that can be run."""
+    from harness.core.matrix import load_matrix
+
+    run("locks", "m.toml", "--no-portfolio")
+    matrix = load_matrix(tmp_path / "run" / "matrix.toml")
+    assert len(matrix.scenarios) == 8
+    assert (matrix.timeout_s, matrix.pipeline) == (77, {"hidden_size": 32})
+    ids = {scenario.id for scenario in matrix.scenarios}
+    assert {row["scenario_id"] for row in rows(tmp_path / "run")} <= ids
+    for row in rows(tmp_path / "run"):
+        assert set(row["bisect"]) == {"purpose", "strategy", "context", "schedule"}
+        assert (tmp_path / "run" / "trials" / row["trial"]).is_dir()
+
+
+def test_options_reach_the_trials(run: Run, executor: FakeExecutor) -> None:
+    requests: list[TrialRequest] = []
+
+    def outcome(request: TrialRequest) -> Row:
+        requests.append(request)
+        return make_row(request)
+
+    executor.outcome = outcome
+    run(
+        "locks", "m.toml", "--only", "checkpoint=none", "--timeout", "9", "--locks", "none,every_step", "--p-min", "0.5"
+    )
+    assert {request.scenario.checkpoint for request in requests} == {"none"}
+    assert {request.scenario.lock for request in requests} <= {"none", "every_step"}
+    assert {request.timeout_s for request in requests} == {9}
+    assert dict(requests[0].pipeline) == {"hidden_size": 32}
+
+
+def test_schedules_of_the_portfolio_have_seeds_of_their_own_and_are_never_added_up(
+    run: Run, executor: FakeExecutor, tmp_path: Path
+) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        provoked = request.scenario.schedule.endswith(":windows")
+        return fails_under("none", "per_forward")(request) if provoked else make_row(request)
+
+    executor.outcome = outcome
+    _, document, _ = run("locks", "m.toml", "--only", "checkpoint=none")
+    assert document["answer"] == "first_step"
+    answer = entry(document, "first_step")
+    assert (answer["schedule"], answer["certified"]) == ("delays:*:windows", trials_for_safe())
+    assert answer["schedules"][""]["trials"] < answer["schedules"]["delays:*:windows"]["trials"]
+    seeds = [row["scenario"]["schedule"] for row in rows(tmp_path / "run") if row["scenario"]["schedule"] != "none"]
+    assert len(seeds) == len(set(seeds))
+
+
+def test_no_portfolio_where_the_scenario_has_a_schedule(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
+    run("locks", "schedule=pct:1:3")
+    assert {row["scenario"]["schedule"] for row in rows(tmp_path / "run")} == {"pct:1:3"}
+
+
+@pytest.mark.parametrize(
+    ("locks", "code", "verdict", "conclusion"),
+    [
+        ((), 0, "safe", "nothing to fix"),
+        (("none", "per_forward", "first_step", "compile_gate"), 1, "unsafe", "no strategy here is safe"),
+    ],
+)
+def test_the_other_two_answers(
+    run: Run, executor: FakeExecutor, locks: tuple[str, ...], code: int, verdict: str, conclusion: str
+) -> None:
+    executor.outcome = fails_under(*locks)
+    found, document, _ = run("locks", "m.toml")
+    assert (found, document["verdict"], document["conclusion"]) == (code, verdict, conclusion)
+
+
+@pytest.mark.parametrize("label", ["setup_error", "out_of_memory"])
+def test_what_does_not_run_is_incomplete_and_exit_3(run: Run, executor: FakeExecutor, label: str) -> None:
+    executor.outcome = lambda request: make_row(request, label, reason="no such model: gone/")
+    code, document, _ = run("locks", "m.toml", "--only", "checkpoint=none")
+    assert (code, document["verdict"], document["answer"]) == (3, "incomplete", None)
+    assert "no such model: gone/" in document["conclusion"]
+    assert all(one["verdict"] != "unsafe" for one in document["ladder"])
+    assert len(executor.ran) == 3
+    assert (
+        run("locks", "m.toml", "--only", "checkpoint=none", json_output=False, out="again")[1].count("no such model")
+        >= 1
+    )
+
+
+def test_a_lock_that_does_not_run_is_no_evidence_against_it(run: Run, executor: FakeExecutor) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        if request.scenario.lock == "first_step":
+            return make_row(request, "out_of_memory", reason="out of memory")
+        return fails_under("none", "per_forward")(request)
+
+    executor.outcome = outcome
+    code, document, _ = run("locks", "m.toml", "--only", "checkpoint=none")
+    assert (code, document["answer"]) == (0, "compile_gate")
+    assert entry(document, "first_step")["verdict"] == "incomplete"
+
+
+def test_what_cannot_run_here_is_skipped_before_a_process_is_started(run: Run, executor: FakeExecutor) -> None:
+    code, document, _ = run("locks", "backend=inductor")
+    assert (code, document["verdict"]) == (3, "incomplete")
+    assert executor.ran == []
+    assert "flex_attention" in document["conclusion"]
+
+
+def test_max_trials(run: Run, executor: FakeExecutor) -> None:
+    code, document, err = run("locks", "m.toml", "--max-trials", "10", "--jobs", "3")
+    assert code == 3
+    assert (document["verdict"], document["trials_total"]) == ("undecided", 10)
+    assert document["stopped"] == "--max-trials 10 reached"
+    assert document["open"]
+    assert "10 trials to run" in err
+
+
+def test_max_minutes(run: Run, executor: FakeExecutor) -> None:
+    now = [0.0]
+    budget = control.Budget(max_minutes=2.5, clock=lambda: now[0])
+    now[0] = 60 * 2.4
+    assert budget.spent(5) == ""
+    now[0] = 60 * 2.5
+    assert budget.spent(5) == "--max-minutes 2.5 reached"
+    code, document, _ = run("locks", "m.toml", "--max-minutes", "1e-9")
+    assert (code, document["verdict"], document["trials_total"]) == (3, "undecided", 0)
+    assert document["stopped"] == "--max-minutes 1e-09 reached"
+
+
+def test_stopped_and_resumed_is_as_good_as_never_stopped(run: Run, executor: FakeExecutor) -> None:
+    _, whole, _ = run("locks", "m.toml", out="whole")
+    executor.ran.clear()
+    run("locks", "m.toml", "--max-trials", "7")
+    run("locks", "--resume", "--max-trials", "20")
+    code, resumed, _ = run("locks", "--resume")
+    assert code == 0
+    assert len(executor.ran) == len(set(executor.ran)) == whole["trials_total"] == resumed["trials_total"]
+    for key in ("answer", "verdict", "ladder", "cheapest"):
+        assert resumed[key] == whole[key]
+
+
+def interrupt_at(place: int) -> Callable[[int], None]:
+    count = [0]
+
+    def before(number: int) -> None:
+        count[0] += 1
+        if count[0] == place:
+            raise KeyboardInterrupt
+
+    return before
+
+
+def test_interrupted_anywhere_it_goes_on(run: Run, executor: FakeExecutor) -> None:
+    """20 interrupts at random places, in two runs that are each resumed to their end."""
+    _, whole, _ = run("locks", "m.toml", out="whole")
+    dice = random.Random(3)
+    for name in ("one", "two"):
+        executor.ran.clear()
+        first = True
+        for _ in range(10):
+            executor.before = interrupt_at(dice.randint(1, 15))
+            code, document, _ = run("locks", *(["m.toml"] if first else ["--resume"]), out=name)
+            first = False
+            if code == 0:
+                break
+            assert (code, document["stopped"]) == (3, "interrupted")
+        executor.before = lambda number: None
+        code, document, _ = run("locks", "--resume", out=name)
+        assert (code, document["answer"]) == (0, whole["answer"])
+        assert len(executor.ran) == len(set(executor.ran)) == document["trials_total"]
+
+
+def test_a_finished_bisection_resumes_to_the_same_answer_without_a_trial(run: Run, executor: FakeExecutor) -> None:
+    _, before, _ = run("locks", "m.toml")
+    executor.ran.clear()
+    _, after, _ = run("locks", "--resume")
+    assert executor.ran == []
+    assert after["ladder"] == before["ladder"]
+
+
+def test_thorough_can_be_asked_for_later(run: Run, executor: FakeExecutor) -> None:
+    """first_step is safe too, but was not settled, as failures were rare."""
+    count = [0]
+
+    def outcome(request: TrialRequest) -> Row:
+        count[0] += request.scenario.lock == "none"
+        return fails_under("none")(request) if request.scenario.lock == "none" and count[0] == 15 else make_row(request)
+
+    executor.outcome = outcome
+    _, before, _ = run("locks", "m.toml", "--only", "checkpoint=none", "--no-portfolio")
+    _, after, _ = run("locks", "--resume", "--thorough")
+    assert before["answer"] in ("per_forward", "first_step", "compile_gate")
+    assert after["answer"] == "per_forward"
+    assert after["cheapest"]
+
+
+class Oracle:
+    """Plans of one hazard: it comes about under `none` and `per_forward`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def hazards(self) -> tuple[str, ...]:
+        return ("fx-flag-collision",)
+
+    def ask(self, hazard: str, lock: str) -> PlanResult:
+        self.asked.append(lock)
+        if lock in ("none", "per_forward"):
+            return PlanResult(hazard, lock, "reproduced", witness={"hazard": hazard, "trial": "plans/x"}, trials=2)
+        return PlanResult(hazard, lock, "excluded", reason="the strategy lock stands against it")
+
+
+def test_plans_are_carried_out_first_and_kept(
+    run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    oracle = Oracle()
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: oracle)
+    _, document, _ = run("locks", "m.toml", "--only", "checkpoint=none")
+    assert oracle.asked == ["none", "per_forward", "first_step", "compile_gate"]
+    assert document["answer"] == "first_step"
+    assert entry(document, "none")["witness"]["hazard"] == "fx-flag-collision"
+    assert entry(document, "first_step")["plans"] == {"fx-flag-collision": "excluded"}
+    assert all("lock=first_step" in name or "lock=compile_gate" in name for name in executor.ran)
+    assert document["trials_total"] == len(executor.ran) + 6
+    oracle.asked.clear()
+    _, again, _ = run("locks", "--resume")
+    assert oracle.asked == []
+    assert again["ladder"] == document["ladder"]
+
+
+def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        held = set(request.scenario.lock.removeprefix("each:").split("+"))
+        enough = "backward" in held and held & {"forward", "attention"}
+        return make_row(request) if enough else fails_under(request.scenario.lock)(request)
+
+    executor.outcome = outcome
+    code, document, _ = run("regions", "checkpoint=reentrant")
+    assert (code, document["answer"], document["regions"]) == (0, "each:attention+backward", ["attention", "backward"])
+    assert document["verdict"] == "safe"
+    tested = {one["lock"]: one["verdict"] for one in document["tested"]}
+    assert tested["each:attention"] == "unsafe"
+    assert "unsafe" in (tested.get("each:backward"), tested.get("each:loss+backward")), "or a larger one that failed"
+    executor.ran.clear()
+    assert run("regions", "--resume")[1]["tested"] == document["tested"]
+    assert executor.ran == []
+
+
+def test_regions_stopped_and_resumed(run: Run, executor: FakeExecutor) -> None:
+    executor.outcome = fails_under("none")
+    code, document, _ = run("regions", "steps=2", "--max-trials", "5", "--no-portfolio")
+    assert (code, document["verdict"]) == (3, "undecided")
+    assert document["open"] == ["each:mask+forward+loss+backward: 0/4 failed (at most 53 %)"]
+    code, document, _ = run("regions", "--resume")
+    assert (code, document["verdict"]) == (0, "safe")
+
+
+def test_both_print_an_answer_a_table_and_what_to_paste(run: Run, executor: FakeExecutor) -> None:
+    _, text, _ = run("locks", "m.toml", "--only", "checkpoint=none", "--no-portfolio", json_output=False)
+    assert "Answer: first_step is safe" in text
+    assert "0 of 59 fresh trials failed" in text
+    assert 'make_strategy("first_step"' in text
+    assert "fx_error: drafter-1 in attention, against" in " ".join(text.split())
+    table = text[: text.index("To paste")].splitlines()
+    assert max(len(line) for line in table if "drafter" in line or " safe " in line) <= 110
+    executor.outcome = fails_under("none")
+    _, text, _ = run("regions", "steps=2", json_output=False, out="regions")
+    assert "held each by itself" in text
+    _, text, _ = run("locks", "m.toml", "--max-trials", "3", json_output=False, out="short")
+    assert "Stopped: --max-trials 3 reached." in text
+    assert "harness bisect locks --resume --out short" in text
