@@ -1,0 +1,30 @@
+"""The catalogue: what is known to go wrong in multi-threaded `torch.compile`, and how to make it happen.
+
+    from harness.hazards import HAZARDS, find
+
+    find("first-step-hole").remedy
+
+A family of hazards is a module here; a new hazard is an entry of one, and its small program in
+`harness.subject.programs`.
+"""
+
+from __future__ import annotations
+
+from harness.core.errors import UserError, nearest
+from harness.hazards.base import Hazard
+
+FAMILIES: tuple[tuple[Hazard, ...], ...] = ()
+
+HAZARDS: tuple[Hazard, ...] = tuple(hazard for family in FAMILIES for hazard in family)
+"""All of them, in the order of their families."""
+
+_BY_ID = {hazard.id: hazard for hazard in HAZARDS}
+
+
+def find(name: str) -> Hazard:
+    """The hazard of this id. Raises UserError naming the nearest."""
+    try:
+        return _BY_ID[name]
+    except KeyError:
+        hint = nearest(name, list(_BY_ID)) or '; "harness hazards" lists them'
+        raise UserError(f'no hazard is called "{name}"{hint}') from None
