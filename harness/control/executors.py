@@ -22,6 +22,7 @@ from typing import IO
 from harness.core.errors import UserError
 
 from .evidence import pyspy_dump, wait_for_stacks
+from .gpu_load import GpuLoad
 from .request import Executor, Row, TrialRequest
 from .rows import Ending, trial_row
 from .server_client import ServerDied, StartServer
@@ -59,10 +60,11 @@ class LocalExecutor:
         self._fork = False
         self._ready = False
         self.torch = ""
-        self._server = StartServer(python, preload="none" if how == "exec" else "cpu")
+        self._server = StartServer(python, preload="none" if how == "exec" else "auto")
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._server, selectors.EVENT_READ, None)
         self._running: dict[str, _Running] = {}
+        self._gpus = GpuLoad()
         self._heard: deque[dict[str, object]] = deque()
         self._on_row: Callable[[Row], None] = _drop
 
@@ -97,6 +99,7 @@ class LocalExecutor:
         """End the server and with it whatever still runs."""
         self._selector.close()
         self._server.close()
+        self._gpus.close()
         for running in self._running.values():
             os.close(running.pipe)
             running.out.close()
@@ -111,6 +114,7 @@ class LocalExecutor:
                 self._hear_all()
             elif key.data in self._running:
                 self._drain(self._running[key.data])
+        self._gpus.sample()
         now = time.monotonic()
         for running in list(self._running.values()):
             self._watch(running, now)
@@ -144,6 +148,7 @@ class LocalExecutor:
         os.set_blocking(read, False)
         running = _Running(request, read, open(request.folder / "stdout.txt", "wb"), time.monotonic())  # noqa: SIM115
         self._running[request.trial_id] = running
+        self._gpus.begin(request.trial_id, request.scenario.devices)
         self._selector.register(read, selectors.EVENT_READ, request.trial_id)
         how = "fork" if self._fork and self._how != "exec" else "exec"
         try:
@@ -215,7 +220,10 @@ class LocalExecutor:
         for name in ("heartbeat", "ready"):
             (request.folder / name).unlink(missing_ok=True)
         wall = time.monotonic() - running.began
-        self._on_row(trial_row(request, Ending(status, running.how, wall, start, text)))
+        row = trial_row(request, Ending(status, running.how, wall, start, text))
+        if load := self._gpus.end(request.trial_id):
+            row["gpu_load"] = load
+        self._on_row(row)
 
     # the two ways a run is cut short
 

@@ -58,7 +58,7 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
     return row
 
 
-_EXTRA = ("problems", "dropped_events", "errors_dropped", "locks", "facts", "schedule")
+_EXTRA = ("problems", "dropped_events", "errors_dropped", "locks", "facts", "schedule", "memory")
 
 
 def _empty(request: TrialRequest) -> Row:

@@ -48,7 +48,7 @@ def subject_environment(python: str, shim: Path) -> dict[str, str]:
 class StartServer:
     """A running start server. All reads are for a selector: `fileno` and `receive`."""
 
-    def __init__(self, python: str | None = None, preload: str = "cpu") -> None:
+    def __init__(self, python: str | None = None, preload: str = "auto") -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="harness-")
         folder = Path(self._folder.name)
         python = python or sys.executable

@@ -12,7 +12,7 @@ from harness.core.errors import RunFolderError
 Event = dict[str, Any]
 """``t`` nanoseconds since the subject's start, ``th`` thread name, ``id`` thread ident, ``w`` worker or "",
 ``k`` kind, and what the kind adds (``r`` region, ``lock``, ``step``, ``tokens``, ``loss``, ``answer``,
-``what``)."""
+``what``, ``d`` device, ``a`` and ``r`` bytes)."""
 
 KINDS: tuple[str, ...] = (
     "subject.start",
@@ -42,6 +42,9 @@ KINDS: tuple[str, ...] = (
     "barrier.leave",
     "is_compiling.leak",
     "grad.missing",
+    "wait.enter",
+    "wait.exit",
+    "memory",
     "hang",
     "deadlock",
 )

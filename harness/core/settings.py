@@ -53,6 +53,8 @@ class PipelineSettings:
     weight_decay: float = _number(0.0, least=0.0)
     dtype: str = _choice("float32", "bfloat16", "float16")
     loss_chunk: int = _number(4, least=0)  # anchors per chunk; 0: unchunked
+    loss_gradient: str = _choice("recompute", "in_forward")  # where a chunk's gradient is computed
+    capture_error_mode: str = _choice("thread_local", "global", "relaxed")  # of cudagraphs=manual
     gamma: float = _number(0.0, least=0.0)  # 0: by block size
     dynamic: str = _choice("false", "auto", "true")  # torch.compile(dynamic=…)
     rope_theta: float = _number(10000.0, above=0.0)

@@ -19,6 +19,7 @@ from harness.pipeline.config import DFlashConfig, build_target_layer_ids
 from harness.pipeline.data import Document
 from harness.pipeline.drafter import CheckpointKind, Drafter
 from harness.pipeline.drafter_worker import DrafterWorker, Recipe, Regions
+from harness.pipeline.loss import LossGradient
 from harness.pipeline.mask import make_mask_builder
 from harness.pipeline.optimizer import DrafterOptimizer
 from harness.pipeline.packing import PackedStream
@@ -41,8 +42,11 @@ class Frozen:
     lm_head: nn.Linear
 
 
-def build_model(settings: PipelineSettings, tokenizer: Tokenizer, seed: int) -> Qwen3ForCausalLM:
-    """The target model that the settings ask for, on the CPU: from a folder, or small and random."""
+def build_model(
+    settings: PipelineSettings, tokenizer: Tokenizer, seed: int, device: torch.device
+) -> Qwen3ForCausalLM:
+    """The target model that the settings ask for: from a folder, or random (drawn on `device`: a large one is slow
+    to draw on the CPU)."""
     s = settings
     dtype: torch.dtype = getattr(torch, s.dtype)
     if s.target_model:
@@ -60,6 +64,7 @@ def build_model(settings: PipelineSettings, tokenizer: Tokenizer, seed: int) -> 
             eps=s.eps,
             max_positions=s.tokens,
             seed=sub_seed(seed, "target"),
+            device=device,
         ).to(dtype)
     check_vocabulary(tokenizer, model.get_input_embeddings().num_embeddings)
     return model
@@ -165,8 +170,9 @@ def build_drafter(
 ) -> DrafterWorker:
     """Drafter `number`: all begin with the same weights, each draws anchors of its own."""
     s, name = settings, f"drafter-{number}"
-    devices = devices_of(scenario)
+    devices = devices_of(scenario, "drafter")
     device = devices[number % len(devices)]
+    graphed = scenario.cudagraphs == "manual"
     regions = Regions(ctx, name)
     compilation = Compilation(
         unit=cast(Unit, scenario.compile),
@@ -179,11 +185,13 @@ def build_drafter(
         config,
         compilation=compilation,
         checkpoint=cast(CheckpointKind, scenario.checkpoint),
+        keep_rng_state=not graphed,
         around_attention=regions.attention,
     )
     if weights is None:
         # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
-        drafter.float().init_weights(torch.Generator().manual_seed(sub_seed(scenario.seed, "drafter")))
+        generator = torch.Generator(device).manual_seed(sub_seed(scenario.seed, "drafter"))
+        drafter.to(device).float().init_weights(generator)
     else:
         set_weights(drafter, weights, settings.drafter_model)
     drafter.to(device, config.dtype)
@@ -213,6 +221,8 @@ def build_drafter(
             mask_token_id=config.mask_token_id,
             gamma=s.gamma or None,
             loss_chunk=s.loss_chunk,
+            loss_gradient=cast(LossGradient, s.loss_gradient),
+            capture_error_mode=s.capture_error_mode if graphed else "",
             skip_errors=scenario.on_error == "skip",
         ),
         queue=queue,

@@ -107,6 +107,8 @@ class Drafter(nn.Module):
     compilation       what `torch.compile` is put around
     checkpoint        recompute in backward what was not kept: a layer at a time, or the whole stack at once
                       when that is the compiled unit
+    keep_rng_state    whether a recompute sets the random generators back, as torch does by default. Nothing here
+                      draws; a CUDA-graph capture does not allow it
     around_attention  makes a context manager for each attention call or, when a layer or the stack is the
                       compiled unit, for each call of that, so that it is never traced. The recompute makes it
                       again, on CUDA on a thread of the autograd engine.
@@ -119,6 +121,7 @@ class Drafter(nn.Module):
         attention: AttentionFn = attend,
         compilation: Compilation = EAGER,
         checkpoint: CheckpointKind = "none",
+        keep_rng_state: bool = True,
         around_attention: Region | None = None,
     ) -> None:
         if checkpoint not in get_args(CheckpointKind):
@@ -126,6 +129,7 @@ class Drafter(nn.Module):
         super().__init__()
         self.config = config
         self.checkpoint = checkpoint
+        self.keep_rng_state = keep_rng_state
         d = config.hidden_size
         self.fc = nn.Linear(config.num_taps * d, d, bias=False)
         self.hidden_norm = nn.RMSNorm(d, eps=config.rms_norm_eps)
@@ -179,7 +183,17 @@ class Drafter(nn.Module):
             return self._run(layers, x, C, cos, sin, block_mask)
         # All by position: a reentrant checkpoint gives tensors passed by keyword no gradient, and is silent.
         reentrant = self.checkpoint == "reentrant"
-        out: Tensor = checkpointed(self._run, layers, x, C, cos, sin, block_mask, use_reentrant=reentrant)
+        out: Tensor = checkpointed(
+            self._run,
+            layers,
+            x,
+            C,
+            cos,
+            sin,
+            block_mask,
+            use_reentrant=reentrant,
+            preserve_rng_state=self.keep_rng_state,
+        )
         return out
 
     @torch.no_grad()

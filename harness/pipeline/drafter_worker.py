@@ -14,13 +14,15 @@ from harness.core.workload import Context
 from harness.pipeline.anchors import block_windows, draw_anchors
 from harness.pipeline.blocks import block_input_ids, block_positions
 from harness.pipeline.drafter import Drafter, parameters_without_gradient
+from harness.pipeline.graphed_step import GraphedStep
 from harness.pipeline.items import Item, LostItem
-from harness.pipeline.loss import dflash_loss
+from harness.pipeline.loss import LossGradient, dflash_loss
 from harness.pipeline.mask import MaskBuilder, dflash_block_mask
 from harness.pipeline.optimizer import DrafterOptimizer
 from harness.pipeline.queues import QueueAborted
 from harness.pipeline.replicas import GradientAverager
 from harness.pipeline.target_worker import ItemQueue
+from harness.pipeline.transfer import Arriving, Transfer
 
 
 class Regions:
@@ -48,6 +50,8 @@ class Recipe:
     mask_token_id: int
     gamma: float | None  # None: the block size's own
     loss_chunk: int  # anchors a chunk; 0: unchunked
+    loss_gradient: LossGradient
+    capture_error_mode: str  # of steps captured as CUDA graphs; "": they are not
     skip_errors: bool  # after a step that raised: the next item, instead of ending
 
 
@@ -78,7 +82,7 @@ class DrafterWorker:
         self.device = device
         self.drafter = drafter
         self.queue = queue
-        self.outcomes: Counter[str] = Counter()  # of the items taken: consumed, skipped, refused, lost
+        self.outcomes: Counter[str] = Counter()  # of the items taken: consumed, skipped, refused, lost, unused
         self._producers = tuple(producers)  # the workers who fill the queue
         self._embedding, self._lm_head = embedding, lm_head
         self._build_mask = build_mask
@@ -91,6 +95,12 @@ class DrafterWorker:
         self._code = code
         self._regions = regions
         self._ctx = ctx
+        self._transfer = Transfer(device)
+        self._ahead: tuple[Item | LostItem, Arriving | None] | None = None  # taken early, its copy under way
+        self._arriving: Arriving | None = None  # the copy of the item that `compute` is given next
+        self._graphed: GraphedStep | None = None
+        if recipe.capture_error_mode:
+            self._graphed = GraphedStep(self._gradients, list(drafter.parameters()), recipe.capture_error_mode)
 
     def run(self) -> None:
         """Train on the items of the queue until it ends, or a step fails (unless errors are to be skipped)."""
@@ -103,11 +113,21 @@ class DrafterWorker:
         except QueueAborted:
             return  # the run is being shut down
         finally:
+            if self._ahead is not None:
+                self._count("unused")
             self.leave()
 
     def _next(self) -> Item | LostItem | None:
+        if self._ahead is not None:
+            (item, self._arriving), self._ahead = self._ahead, None
+            return item
         with self._ctx.waiting(self.name, "queue.get", self._waits_for, any_of=True):
             return self.queue.get()
+
+    def _look_ahead(self) -> None:
+        """If the next item is there, its copy runs while this one is trained on."""
+        if self._transfer.ahead and self._ahead is None and (item := self.queue.poll()) is not None:
+            self._ahead = item, self._transfer.start(item) if isinstance(item, Item) else None
 
     def _waits_for(self) -> Sequence[str]:
         return self._producers if self.queue.get_waits() else ()
@@ -144,22 +164,27 @@ class DrafterWorker:
             if not keep.any():
                 outcome = "skipped"
                 return None, True
-            on_device = item.to(self.device)
+            arriving = self._arriving or self._transfer.start(item)
+            self._look_ahead()
+            on_device = self._transfer.finish(arriving)
             if not torch.isfinite(on_device.features).all():
                 outcome = "refused"
                 return None, True
             with self._regions("step", self._key(on_device)):
-                loss = self._loss(on_device, anchors.to(self.device), keep.to(self.device))
-                with self._regions("backward"):
-                    loss.backward()  # type: ignore[no-untyped-call]
+                step = self._graphed or self._gradients
+                loss = step(on_device, anchors.to(self.device), keep.to(self.device))
             self._ctx.gradients(self.name, parameters_without_gradient(self.drafter))
             return loss.detach(), True
         except Exception as error:  # noqa: BLE001 - whatever a step raises is reported, and may end this worker
             self._failed(error)
             return None, False
         finally:
-            self.outcomes[outcome] += 1
-            self._ctx.count(self.name, outcome)
+            self._arriving = None
+            self._count(outcome)
+
+    def _count(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+        self._ctx.count(self.name, outcome)
 
     def apply(self, item: Item | LostItem, loss: Tensor | None, mean: Sequence[Tensor | None] | None) -> bool:
         """The optimizer step after `compute`; False when it failed.
@@ -199,6 +224,13 @@ class DrafterWorker:
             self._regions.silent = False
             self._optimizer.zero_grad()
 
+    def _gradients(self, item: Item, anchors: Tensor, keep: Tensor) -> Tensor:
+        """Loss and, in the parameters, gradients of an item on the device."""
+        loss = self._loss(item, anchors, keep)
+        with self._regions("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
     def _loss(self, item: Item, anchors: Tensor, keep: Tensor) -> Tensor:
         recipe, B = self._recipe, self._recipe.block_size
         with self._regions("mask"):
@@ -221,6 +253,8 @@ class DrafterWorker:
                 B,
                 gamma=recipe.gamma,
                 chunk=recipe.loss_chunk,
+                gradient=recipe.loss_gradient,
+                keep_rng_state=self._graphed is None,
             )
             return numerator / denominator
 

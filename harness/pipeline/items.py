@@ -28,11 +28,11 @@ class Item:
 
     def to(self, device: torch.device) -> Item:
         """The same item with its tensors on `device`; the copy may still run when this returns."""
-        return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def to_host(self) -> Item:
         """The same item in host memory, pinned if it comes from a GPU; the copy has ended when this returns."""
-        return self._mapped(_pinned if self.features.is_cuda else Tensor.cpu)
+        return self.mapped(_pinned if self.features.is_cuda else Tensor.cpu)
 
     def to_bytes(self) -> bytes:
         """For another process: a line of JSON, then the tensors in the safetensors format."""
@@ -49,7 +49,8 @@ class Item:
         lengths = tuple(tuple(row) for row in values["lengths"])
         return Item(index=values["index"], tokens=values["tokens"], lengths=lengths, **load(body))
 
-    def _mapped(self, function: Callable[[Tensor], Tensor]) -> Item:
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Item:
+        """The same item with `function` of each of its tensors."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {k: function(v) for k, v in values.items() if isinstance(v, Tensor)}
         return replace(self, **changed)

@@ -103,6 +103,18 @@ class OrderedQueue(Generic[T]):
             self._changed.notify_all()
             return item
 
+    def poll(self) -> T | None:
+        """The next item in order if it is there already; None otherwise. Raises `QueueAborted`."""
+        with self._changed:
+            if self._aborted:
+                raise QueueAborted
+            item = self._items.pop(self._next, None)
+            if item is not None:
+                self._next += 1
+                self._taken += 1
+                self._changed.notify_all()
+            return item
+
     def put_waits(self, index: int) -> bool:
         """Whether `put` of that index would have to wait. Takes no lock, so it may be outdated at once."""
         return not (self._aborted or self._closed or index < self._next + self.capacity)

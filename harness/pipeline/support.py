@@ -7,9 +7,16 @@ import torch
 from harness.core.workload import Scenario
 
 
-def devices_of(scenario: Scenario) -> list[torch.device]:
-    """The devices that workers are dealt out to in turn: drafter i gets device i modulo their number."""
-    return [torch.device(name) for name in scenario.devices.split("+")]
+def devices_of(scenario: Scenario, role: str = "") -> list[torch.device]:
+    """The devices of a role ("target", "drafter"; "" for all), dealt out to its workers in turn.
+
+    "cuda:0/cuda:1+cuda:2": the targets' and the drafters'; without a "/", both share.
+    """
+    parts = scenario.devices.split("/")
+    if role:
+        parts = [parts[0] if role == "target" else parts[-1]]
+    names = dict.fromkeys(name for part in parts for name in part.split("+"))
+    return [torch.device(name) for name in names]
 
 
 def backend_of(scenario: Scenario) -> str:
@@ -33,13 +40,12 @@ def unsupported(scenario: Scenario) -> str:
         for device in devices_of(scenario):
             if (device.index or 0) >= present:
                 return f"devices={scenario.devices}: {device} is not there; this machine has {present} CUDA device(s)"
-    if scenario.cudagraphs == "manual":
-        return "cudagraphs=manual: the DFlash pipeline captures no graphs by hand"
-    if scenario.cudagraphs == "trees":
-        if on_cpu:
-            return "cudagraphs=trees: CUDA graphs need a CUDA device"
-        if backend_of(scenario) != "inductor":
-            return f"cudagraphs=trees: CUDA-graph trees belong to inductor, not to {backend_of(scenario)}"
+    if scenario.cudagraphs != "off" and on_cpu:
+        return f"cudagraphs={scenario.cudagraphs}: CUDA graphs need a CUDA device"
+    if scenario.cudagraphs == "manual" and scenario.shapes == "variable":
+        return "cudagraphs=manual: a captured step has fixed shapes; use shapes=fixed or per_drafter"
+    if scenario.cudagraphs == "trees" and backend_of(scenario) != "inductor":
+        return f"cudagraphs=trees: CUDA-graph trees belong to inductor, not to {backend_of(scenario)}"
     if on_cpu and scenario.compile != "none" and backend_of(scenario) == "inductor":
         return "backend=inductor: its flex_attention for the CPU has no backward"
     return ""

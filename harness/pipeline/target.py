@@ -14,6 +14,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from harness.core.errors import UserError
 
+CPU = torch.device("cpu")
+
 
 class Target:
     """A frozen target model on one device.
@@ -90,8 +92,9 @@ def random_qwen3(
     eps: float,
     max_positions: int,
     seed: int,
+    device: torch.device = CPU,
 ) -> Qwen3ForCausalLM:
-    """A Qwen3 model with random float32 weights on the CPU, the same for the same arguments.
+    """A Qwen3 model with random float32 weights, the same for the same arguments (and kind of device).
 
     Matrices are normal with standard deviation 1/√(input size), so signals keep their size whatever the
     width; the embedding's is 0.02 as in Qwen's models, and norms are ones. Untrained cross-entropy is about
@@ -111,9 +114,11 @@ def random_qwen3(
         attn_implementation="sdpa",
         **_rope(rope_theta),
     )
-    with torch.random.fork_rng(devices=[]):  # the constructor draws weights of its own from the global generator
+    # The constructor draws weights of its own from the global generator.
+    forked = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=forked), device:
         model = Qwen3ForCausalLM(config)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:

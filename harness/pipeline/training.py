@@ -41,13 +41,13 @@ class Pipeline:
             raise UserError(reason)
         settings = parse_settings(dict(ctx.settings), "settings")
         skip_errors = scenario.on_error == "skip"
-        devices = devices_of(scenario)
+        target_devices, drafter_devices = devices_of(scenario, "target"), devices_of(scenario, "drafter")
         self._ctx = ctx
         self._skip_errors = skip_errors
 
         tokenizer = load_tokenizer(settings.tokenizer, settings.target_model)
         documents = load_documents(settings.data, tokenizer)
-        model = build_model(settings, tokenizer, scenario.seed)
+        model = build_model(settings, tokenizer, scenario.seed, target_devices[0])
         config = drafter_config(settings, model)
 
         numbers = range(scenario.drafters)
@@ -63,12 +63,12 @@ class Pipeline:
         if scenario.replicas == "synchronised":
             self._averager = GradientAverager(f"drafter-{i}" for i in numbers)
 
-        targets = build_targets(model, config.target_layer_ids, devices[: scenario.targets])
+        targets = build_targets(model, config.target_layer_ids, target_devices[: scenario.targets])
         open_targets = OpenTargets(scenario.targets, self._queues)
         self._targets = [
             TargetWorker(
                 f"target-{i}",
-                device := devices[i % len(devices)],
+                device := target_devices[i % len(target_devices)],
                 target=targets[device],
                 batches=self._batches,
                 queues=self._queues,
@@ -78,7 +78,7 @@ class Pipeline:
             )
             for i in range(scenario.targets)
         ]
-        frozen = share_frozen(targets, devices[: scenario.drafters])
+        frozen = share_frozen(targets, drafter_devices[: scenario.drafters])
         weights = read_initial_weights(settings)
         self._drafters = [
             build_drafter(

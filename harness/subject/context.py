@@ -65,7 +65,7 @@ class _Region:
 class _Waiting:
     """One wait of the workload's own: kept on the thread's record for the watchdog, and told to the schedule."""
 
-    __slots__ = ("_before", "_context", "_info", "_thread", "_wait")
+    __slots__ = ("_before", "_began", "_context", "_info", "_thread", "_wait")
 
     def __init__(self, context: TrialContext, wait: Wait, info: str) -> None:
         self._context = context
@@ -79,13 +79,19 @@ class _Waiting:
         self._thread = self._context.threads.current()
         self._before = self._thread.waits
         self._thread.waits = self._wait
+        self._began = self._context.log.emit("wait.enter", f',"what":{text(self._wait.what)}')
         if points.on:
             points.blocked(self._wait)
 
     def __exit__(self, *_: object) -> None:
+        context = self._context
         self._thread.waits = self._before
-        if self._context.points.on:
-            self._context.points.unblocked()
+        if context.points.on:
+            context.points.unblocked()
+        waited = context.log.emit("wait.exit", f',"what":{text(self._wait.what)}') - self._began
+        worker = self._thread.worker
+        if worker and (tally := context.trial.tally(worker)).first_good_ns is not None:
+            tally.waited[self._wait.what] = tally.waited.get(self._wait.what, 0) + waited
 
 
 class TrialContext:
@@ -108,6 +114,7 @@ class TrialContext:
         self.points = points
         self.facts: dict[str, Any] = {}  # of the trial as a whole
         self.sample = _nothing  # probes may set it: called at both ends of every region
+        self.stepped: Callable[[str], None] | None = None  # likewise: called after each good step
 
     def region(self, name: str, worker: str, key: Hashable | None = None) -> AbstractContextManager[None]:
         """Region `name` of `worker`'s step; `key` says what the step would compile (strategy `compile_gate`)."""
@@ -127,6 +134,8 @@ class TrialContext:
         tally.steps.append((at, tokens))
         if tally.first_good_ns is None:
             tally.first_good_ns = at
+        if self.stepped is not None:
+            self.stepped(worker)
 
     def step_failed(self, worker: str, error: BaseException) -> None:
         """A step raised. Its traceback is kept whole; the step counts as failed."""

@@ -28,7 +28,6 @@ from .probes import Probes
 from .record import Trial
 from .schedules import make_schedule
 from .schedules.base import Setting
-from .split import OneDrafter, SplitPipeline
 from .watchdog import DEADLOCK_S, Watchdog
 from .workloads import load
 
@@ -81,6 +80,7 @@ class _Run:
         workers = workload.workers()
         for worker in workers:
             self.trial.tally(worker.name, worker.role)
+        self.probes.place({worker.name: worker.device for worker in workers})
         # Barriers and gates are for those who take steps through regions; a target has none.
         names = [w.name for w in workers if w.role == "drafter"] or [w.name for w in workers]
         strategy = locks.make_strategy(
@@ -97,6 +97,7 @@ class _Run:
             compiling=self.probes.compiling,
             on_stuck=self._on_stuck,
             deadlock_s=float(self.spec["extra"].get("deadlock_s", DEADLOCK_S)),
+            name_of=self.threads.label_of,
         )
         watchdog.start()
         if self.spec["extra"].get("reference"):
@@ -129,15 +130,16 @@ class _Run:
         if self.spec["probes"]:
             self.probes.begin()
             self.context.sample = self.probes.sample
+            self.context.stepped = self.probes.stepped
         return workload
 
     def _workload(self) -> Workload:
         """As the axis says; the DFlash pipeline under `lock = "process"` comes in two halves (`split`)."""
         if self.scenario.workload == "dflash":
-            if "drafter" in self.spec["extra"]:
-                return OneDrafter(self.spec)
-            if self.scenario.lock == "process":
-                return SplitPipeline(self.spec)
+            if "drafter" in self.spec["extra"] or self.scenario.lock == "process":
+                from .split import OneDrafter, SplitPipeline  # with transformers, which a fork must not have everywhere
+
+                return OneDrafter(self.spec) if "drafter" in self.spec["extra"] else SplitPipeline(self.spec)
         elif self.scenario.lock == "process":
             raise CannotRunHere(f'lock=process: workload "{self.scenario.workload}" cannot be split into processes')
         return load(self.scenario.workload)
@@ -238,6 +240,7 @@ class _Run:
             probes=self.probes.status,
             extra={
                 "locks": self.probes.locks(),
+                **({"memory": memory} if (memory := self.probes.memory()) else {}),
                 "dropped_events": dict(self.log.dropped),
                 **({"schedule": schedule} if schedule else {}),
                 "facts": {**self.facts, **self.context.facts},

@@ -35,6 +35,7 @@ class Tally:
     ended_ns: int | None = None  # of its last step
     steps: list[tuple[int, int]] = field(default_factory=list)  # (end ns, tokens) of every good step
     first_error_step: int | None = None
+    waited: dict[str, int] = field(default_factory=dict)  # what for → ns, since its first good step
 
     def as_json(self) -> dict[str, Any]:
         """The worker's part of `result.json`; losses that are no number become null."""
@@ -50,7 +51,17 @@ class Tally:
             "facts": self.facts,
             "first_good_s": None if self.first_good_ns is None else self.first_good_ns / 1e9,
             "first_error_step": self.first_error_step,
+            "waited_s": {what: ns / 1e9 for what, ns in self.waited.items()},
+            "busy": self.busy(),
         }
+
+
+    def busy(self) -> float | None:
+        """Which part of the time from its first to its last good step it did not wait for a queue; None: no such time."""
+        if self.first_good_ns is None or len(self.steps) < 2:
+            return None
+        waited = sum(ns for what, ns in self.waited.items() if what.startswith("queue."))
+        return max(0.0, 1 - waited / (self.steps[-1][0] - self.first_good_ns))
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Starts subjects for the control side: by a fork of this process, which has torch imported, or as a fresh interpreter.
 
-    python -m harness.subject.server FD [--preload cpu|cuda|none]
+    python -m harness.subject.server FD [--preload auto|cpu|cuda|none]
 
 FD is one end of a private socket pair. Requests and answers are JSON lines; a request to start carries the write end of
 a pipe for the subject's standard output and error. The process stays single-threaded and compiles nothing, so a fork of
@@ -29,8 +29,8 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-# What a fork may have imported. For CUDA: measured on torch 2.11 that a fork after these can still use the device when
-# PYTORCH_NVML_BASED_CUDA_CHECK=1 was set before the import; without it, importing compile_fx spoils the fork.
+# What a fork may have imported. Where there is a CUDA device: importing compile_fx leaves a thread of the driver behind
+# (torch 2.11), and importing transformers one of an allocator's, so neither is preloaded there.
 PRELOAD: dict[str, tuple[str, ...]] = {
     "none": (),
     "cpu": (
@@ -44,7 +44,7 @@ PRELOAD: dict[str, tuple[str, ...]] = {
         "harness.subject.entry",
     ),
 }
-PRELOAD["cuda"] = PRELOAD["cpu"]
+PRELOAD["cuda"] = ("torch", "torch._dynamo", "torch._functorch.aot_autograd", "harness.subject.entry")
 
 
 class Server:
@@ -156,27 +156,56 @@ def _kill_group(pid: int) -> None:
 
 
 def preload(kind: str) -> tuple[str, bool, str]:
-    """Import what a fork may have; (torch's version, whether a fork is safe, why not)."""
+    """Import what a fork may have; (torch's version, whether a fork is safe, why not). "auto": as the machine is."""
+    if kind == "auto":
+        kind = "cuda" if any(Path("/dev").glob("nvidia[0-9]*")) else "cpu"
     for name in PRELOAD[kind]:
         importlib.import_module(name)
     torch = sys.modules.get("torch")
     version = "" if torch is None else str(torch.__version__)
     if kind == "none":
         return version, False, "nothing was preloaded"
-    tasks = Path("/proc/self/task")
-    if tasks.is_dir() and (count := len(list(tasks.iterdir()))) > 1:
-        return version, False, f"the preload left {count} threads running"
+    if running := _other_threads():
+        return version, False, f"the preload left threads running: {', '.join(running)}"
     assert torch is not None
     if torch.cuda.is_initialized():
         return version, False, "the preload initialised CUDA"
+    if kind == "cuda" and (why := _spoilt_for_cuda()):
+        return version, False, why
     return version, True, ""
+
+
+def _other_threads() -> list[str]:
+    """Names of the threads of this process but its main one, as the system knows them; [] where it does not say."""
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return []
+    others = [task for task in tasks.iterdir() if task.name != str(os.getpid())]
+    return [(task / "comm").read_text().strip() for task in others]
+
+
+def _spoilt_for_cuda() -> str:
+    """Why a fork of this process cannot use CUDA; "" when it can. Tried, because no flag of torch's tells."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            torch = importlib.import_module("torch")
+            code = 0 if not torch.cuda.is_available() or torch.ones(1, device="cuda").item() == 1.0 else 2
+        except BaseException:  # noqa: BLE001  # the traceback goes to the server's log; the code says that it failed
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    return "" if status == 0 else "a fork after the preload could not use CUDA (its traceback is above)"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; see the module's text."""
     parser = argparse.ArgumentParser(prog="harness.subject.server")
     parser.add_argument("fd", type=int)
-    parser.add_argument("--preload", choices=sorted(PRELOAD), default="cpu")
+    parser.add_argument("--preload", choices=["auto", *sorted(PRELOAD)], default="auto")
     parsed = parser.parse_args(arguments)
     sock = socket.socket(fileno=parsed.fd)
     os.set_inheritable(parsed.fd, False)

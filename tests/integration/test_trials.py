@@ -93,4 +93,4 @@ def test_with_probes_off_nothing_but_regions_and_steps_is_written(executor: Loca
     assert rows[0]["outcomes"] == ["ok"]
     assert {state for name, state in rows[0]["probes"].items() if name != "strategy"} == {"off"}
     kinds = {line.split('"k":"')[1].split('"')[0] for line in (tmp_path / "events.jsonl").read_text().splitlines()}
-    assert {kind.split(".")[0] for kind in kinds} <= {"region", "step", "worker", "subject"}
+    assert {kind.split(".")[0] for kind in kinds} <= {"region", "step", "worker", "subject", "wait"}

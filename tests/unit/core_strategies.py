@@ -21,9 +21,10 @@ locks = st.one_of(
 )
 devices = st.one_of(
     st.just("cpu"),
-    st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True).map(
+    (several := st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True).map(
         lambda found: "+".join(f"cuda:{number}" for number in found)
-    ),
+    )),
+    st.tuples(several, several).map("/".join),
 )
 schedules = st.one_of(
     st.sampled_from(["none", "directed", "replay"]),

@@ -62,6 +62,8 @@ def test_every_choice_is_taken_as_it_is() -> None:
         ("lock", "each:mask+forwrd", ['axis "lock"', "forwrd", '"forward"']),
         ("devices", "cuda", ['axis "devices"', '"cuda"', "cuda:0+cuda:1"]),
         ("devices", "cuda:0+cuda:0", ['axis "devices"', "twice"]),
+        ("devices", "cuda:0/cuda:1+cuda:1", ['axis "devices"', "twice"]),
+        ("devices", "cpu/cuda:0", ['axis "devices"', "apart"]),
         ("devices", "cuda:01", ['axis "devices"', '"cuda:01"']),
         ("backend", "my backend", ['axis "backend"', "my backend"]),
         ("workload", "", ['axis "workload"', "empty"]),
@@ -80,6 +82,7 @@ def test_a_bad_value_is_refused_with_axis_value_and_remedy(name: str, value: obj
 def test_other_backends_and_many_devices_are_taken() -> None:
     assert coerce("backend", "openxla") == "openxla"
     assert coerce("devices", "cuda:0+cuda:10") == "cuda:0+cuda:10"
+    assert coerce("devices", "cuda:0/cuda:1+cuda:2") == "cuda:0/cuda:1+cuda:2"
 
 
 def test_a_lock_becomes_canonical() -> None:

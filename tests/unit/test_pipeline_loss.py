@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.pipeline.loss import default_gamma, dflash_loss, slot_weights
+from harness.pipeline.loss import LossGradient, default_gamma, dflash_loss, slot_weights
 
 VOCABULARY, HIDDEN = 11, 6
 
@@ -54,10 +54,15 @@ def problem(seed: int, *, batch: int = 2, length: int = 9, blocks: int = 5, size
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10_000), size=st.integers(2, 6), chunk=st.integers(0, 7))
-def test_value_and_gradient_against_the_loop(seed: int, size: int, chunk: int) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    size=st.integers(2, 6),
+    chunk=st.integers(0, 7),
+    gradient=st.sampled_from(["recompute", "in_forward"]),
+)
+def test_value_and_gradient_against_the_loop(seed: int, size: int, chunk: int, gradient: LossGradient) -> None:
     p = problem(seed, size=size)
-    numerator, denominator = dflash_loss(**p, block_size=size, gamma=3.0, chunk=chunk)
+    numerator, denominator = dflash_loss(**p, block_size=size, gamma=3.0, chunk=chunk, gradient=gradient)
     expected, weight = by_loop(*p.values(), size=size, gamma=3.0)
     torch.testing.assert_close(numerator, expected)
     assert denominator.item() == pytest.approx(weight)

@@ -96,3 +96,25 @@ def test_a_parameter_without_gradient_stays() -> None:
     parameter = nn.Parameter(torch.ones(1))
     optimizer(parameter, weight_decay=0.5).step(0)
     assert parameter.item() == 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_clipping_is_torchs_on_masters_of_any_weights(dtype: torch.dtype, clip: float) -> None:
+    """Against `clip_grad_norm_` on float32 copies; one parameter has no gradient."""
+    g = torch.Generator().manual_seed(0)
+    parameters = [nn.Parameter(torch.randn(7, 3, generator=g).to(dtype)) for _ in range(3)]
+    for parameter in parameters[:2]:
+        parameter.grad = torch.randn(7, 3, generator=g).to(dtype)
+    copies = [nn.Parameter(p.detach().float().clone()) for p in parameters]
+    for copy, parameter in zip(copies[:2], parameters, strict=False):
+        assert parameter.grad is not None
+        copy.grad = parameter.grad.float().clone()
+    expected = nn.utils.clip_grad_norm_(copies, clip)
+    tuned = DrafterOptimizer(
+        parameters, learning_rate=0.1, weight_decay=0.0, clip=clip, total_steps=10, warmup_steps=0
+    )
+    torch.testing.assert_close(tuned._clip_into_masters(), expected)
+    for master, copy in zip(tuned._masters[:2], copies, strict=False):
+        torch.testing.assert_close(master.grad, copy.grad)
+    assert tuned._masters[2].grad is None

@@ -5,6 +5,9 @@ A new probe is a file here and a line in `REGISTRY`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from harness.core.scenario import Scenario
 from harness.locks import Strategy
 
@@ -20,6 +23,7 @@ from .dense import DenseProbe
 from .engine import EngineProbe
 from .fx import FlagCheckProbe, FxTraceProbe
 from .globals import GlobalsProbe
+from .memory import MemoryProbe
 from .state import POINT_PROBES
 from .strategy import StrategyProbe
 from .waits import WaitsProbe
@@ -48,13 +52,15 @@ class Probes:
         self._points = points
         self._probes: list[Probe] = []
         self._strategy: StrategyProbe | None = None
+        self._memory: MemoryProbe | None = None
         self.status: dict[str, str] = {}
 
     def install(self, scenario: Scenario, *, enabled: bool) -> None:
         """Install every probe, or none; `status` says of each that has a part: ok, off, or unavailable and why."""
         scope = Scope(self._log, self._threads, self._trial, scenario, self._points)
         self._strategy = StrategyProbe(scope)
-        self._probes = [self._strategy, *(make(scope) for make in REGISTRY)]
+        self._memory = MemoryProbe(scope)
+        self._probes = [self._strategy, *(make(scope) for make in REGISTRY), self._memory]
         for probe in self._probes:
             status = probe.install() if enabled or probe is self._strategy else "off"
             if status:  # else it has nothing to do in this trial
@@ -70,6 +76,22 @@ class Probes:
         """At both ends of every region."""
         for probe in self._probes:
             probe.sample()
+
+    def place(self, devices: dict[str, str]) -> None:
+        """Which worker runs on which device."""
+        assert self._memory is not None
+        self._memory.place(devices)
+
+    @property
+    def stepped(self) -> Callable[[str], None] | None:
+        """To be called after each good step of a worker; None when nobody wants to know."""
+        on = self._memory is not None and self.status.get(self._memory.name) == "ok"
+        return self._memory.stepped if on and self._memory is not None else None
+
+    def memory(self) -> dict[str, dict[str, Any]]:
+        """Peaks by device."""
+        on = self._memory is not None and self.status.get(self._memory.name) == "ok"
+        return self._memory.peaks() if on and self._memory is not None else {}
 
     def use(self, strategy: Strategy) -> None:
         """The strategy whose waits are to be known."""

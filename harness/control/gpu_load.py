@@ -1,0 +1,115 @@
+"""What the GPUs of this machine do while trials run, sampled from outside the subjects through NVML.
+
+Numbers are of a device, not of a process: with `--jobs` above 1 they are the sum of all trials on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+EVERY_S = 0.25
+
+
+@dataclass
+class _Series:
+    """Of one device in one trial: percent of the time in which a kernel ran, and bytes in use."""
+
+    busy: list[int] = field(default_factory=list)
+    most_bytes: int = 0
+
+
+class GpuLoad:
+    """Samples the devices that running trials use, at most every `EVERY_S` seconds; opens NVML at the first need."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._unavailable = ""
+        self._handles: dict[int, Any] = {}
+        self._series: dict[str, dict[int, _Series]] = {}
+        self._next = 0.0
+
+    def begin(self, trial: str, devices: str) -> None:
+        """A trial starts on `devices`, as the axis says ("cuda:0+cuda:1"); nothing for the CPU."""
+        numbers = {int(number) for number in re.findall(r"cuda:(\d+)", devices)}
+        if numbers and self._open():
+            self._series[trial] = {number: _Series() for number in sorted(numbers)}
+
+    def sample(self) -> None:
+        """To be called often."""
+        now = time.monotonic()
+        if not self._series or now < self._next:
+            return
+        self._next = now + EVERY_S
+        for number in {number for series in self._series.values() for number in series}:
+            handle = self._handle(number)
+            if handle is None:
+                continue
+            busy = int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+            used = int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used)
+            for series in self._series.values():
+                if number in series:
+                    series[number].busy.append(busy)
+                    series[number].most_bytes = max(series[number].most_bytes, used)
+
+    def end(self, trial: str) -> dict[str, Any]:
+        """By device: mean and highest share of time in which it was busy, highest memory in use, how many samples."""
+        found = self._series.pop(trial, {})
+        if self._unavailable:
+            return {"unavailable": self._unavailable}
+        return {
+            f"cuda:{number}": {
+                "busy_mean": round(sum(series.busy) / len(series.busy) / 100, 3),
+                "busy_most": max(series.busy) / 100,
+                "most_bytes": series.most_bytes,
+                "samples": len(series.busy),
+            }
+            for number, series in found.items()
+            if series.busy
+        }
+
+    def close(self) -> None:
+        """Done with NVML."""
+        if self._nvml is not None:
+            self._nvml.nvmlShutdown()
+            self._nvml = None
+
+    def _open(self) -> bool:
+        if self._nvml is None and not self._unavailable:
+            if importlib.util.find_spec("pynvml") is None:
+                self._unavailable = "nvidia-ml-py is not installed: pip install 'harness[gpu]'"
+                return False
+            nvml = importlib.import_module("pynvml")
+            try:
+                nvml.nvmlInit()
+            except nvml.NVMLError as error:
+                self._unavailable = f"NVML: {error}"
+                return False
+            self._nvml = nvml
+        return self._nvml is not None
+
+    def _handle(self, number: int) -> Any:
+        """Of the device that CUDA calls `number`; None where NVML has no such one."""
+        if number not in self._handles:
+            name = visible_device(number, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            try:
+                if isinstance(name, int):
+                    self._handles[number] = self._nvml.nvmlDeviceGetHandleByIndex(name)
+                else:
+                    self._handles[number] = self._nvml.nvmlDeviceGetHandleByUUID(name)
+            except self._nvml.NVMLError:
+                self._handles[number] = None
+        return self._handles[number]
+
+
+def visible_device(number: int, visible: str | None) -> int | str:
+    """CUDA's device `number` as NVML knows it: an index, or the identifier that CUDA_VISIBLE_DEVICES gives."""
+    entries = [entry.strip() for entry in visible.split(",")] if visible else []
+    if number >= len(entries):
+        return number
+    return int(entries[number]) if entries[number].isdigit() else entries[number]
