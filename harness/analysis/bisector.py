@@ -18,7 +18,7 @@ those has failed or was certified too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.belief import Belief, Opinion
@@ -26,6 +26,7 @@ from harness.analysis.intervals import P_MIN, trials_for_safe
 from harness.analysis.ladder import PRICED, TRIES, Ladder, PlanResult, Result, Run
 from harness.analysis.order import Order
 from harness.analysis.verdicts import Answer, answer_of
+from harness.core.plan import EXCLUDED
 
 FIRST = 6
 """Trials of the weakest strategy under its own schedule before anything else is tried: does it fail at all, and how often?"""
@@ -80,7 +81,8 @@ class Bisector:
     """Give it results; it says what is next.
 
     `contexts`: number of scenarios an answer must be safe in. `portfolio`: schedules besides the scenario's own.
-    `hazards`: whose plans are asked first. `prior`: answer → weight ("" for none safe). `belief`: one to share between
+    `hazards`: whose plans are asked first; those in `by_locks` are of failures that a lock can bring about by itself.
+    `prior`: answer → weight ("" for none safe). `belief`: one to share between
     bisections of the same order, which saves working out the same chances.
     """
 
@@ -92,6 +94,7 @@ class Bisector:
         contexts: int = 1,
         portfolio: Sequence[str] = (),
         hazards: Sequence[str] = (),
+        by_locks: Collection[str] = (),
         prior: Mapping[str, float] | None = None,
         belief: Belief | None = None,
     ) -> None:
@@ -101,6 +104,7 @@ class Bisector:
         self.certifying = ""
         self.certified: list[str] = []
         self._hazards = tuple(hazards)
+        self._by_locks = frozenset(by_locks)
         self._arms = [(context, schedule) for schedule in ("", *portfolio) for context in range(contexts)]
         self._belief = belief or Belief(order, p_min=settings.p_min, arms=len(self._arms), prior=prior)
 
@@ -159,9 +163,16 @@ class Bisector:
         for name in self.order.names if self._hazards else ():
             standing = self.ladder.standings[name]
             for hazard in self._hazards:
-                if not standing.failed and hazard not in standing.plans and not self.ladder.cannot_run(name):
+                if standing.failed or hazard in standing.plans or self.ladder.cannot_run(name):
+                    continue
+                if not self._excluded_below(hazard, name):
                     return Ask(hazard, name)
         return None
+
+    def _excluded_below(self, hazard: str, name: str) -> bool:
+        """A lock stood against the plan under a strategy that holds less, so it does under this one too."""
+        found = (self.ladder.standings[lower].plans.get(hazard) for lower in self.order.below[name])
+        return hazard not in self._by_locks and any(plan is not None and plan.ending == EXCLUDED for plan in found)
 
     def _first_look(self) -> Run | None:
         """Does it fail at all, and under which schedule?"""

@@ -159,6 +159,7 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
         contexts=len(question.contexts),
         portfolio=question.portfolio,
         hazards=oracle.hazards(),
+        by_locks=oracle.by_locks(),
     )
     for told in read_plans(opened.folder.path):
         bisector.record(told)

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,10 @@ class PlanOracle(Protocol):
         """Whose plans can be asked about here; none is fine."""
         ...
 
+    def by_locks(self) -> Collection[str]:
+        """Those of the hazards that a lock can bring about by itself."""
+        ...
+
     def ask(self, hazard: str, lock: str) -> PlanResult:
         """Carry the hazard's plan out under this strategy."""
         ...
@@ -42,6 +46,10 @@ class NoPlans:
     """There are none: the catalogue has nothing for this torch, or the workload is not the pipeline."""
 
     def hazards(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def by_locks(self) -> Collection[str]:
         """None."""
         return ()
 
@@ -81,7 +89,7 @@ def oracle_for(
     cases: dict[str, Case] = {}
     for hazard in _catalogue(note):
         case = hazard.case("pipeline") if hazard.applies(str(environment["torch"]), cuda) else None
-        if case is not None and case.plan.steps:
+        if case is not None and case.plan.steps and all(_fits(case.scenario, context) for context in question.contexts):
             cases[hazard.id] = case
     return ReproducingOracle(
         cases,
@@ -91,6 +99,20 @@ def oracle_for(
         run_dir,
         note=note,
         timeout_s=question.timeout_s or TIMEOUT_S,
+    )
+
+
+_FREE = ("lock", "drafters", "targets", "steps", "seed", "devices", "backend")
+"""Axes in which a scenario may differ from a hazard's case, and the hazard can still come about in it."""
+
+
+def _fits(needed: Scenario, asked: Scenario) -> bool:
+    """Whether a scenario has what a hazard's case sets up: its shapes, its checkpoint, its Dynamo configuration."""
+    default = Scenario()
+    return all(
+        value in (default.value(axis), asked.value(axis))
+        for axis, value in needed.to_dict().items()
+        if axis not in _FREE
     )
 
 
@@ -133,6 +155,10 @@ class ReproducingOracle:
     def hazards(self) -> Sequence[str]:
         """All that were given."""
         return tuple(self._cases)
+
+    def by_locks(self) -> Collection[str]:
+        """Those that show as a deadlock or a hang and as nothing else."""
+        return {name for name, case in self._cases.items() if set(case.effect.labels) <= set(FROM_LOCKS)}
 
     def ask(self, hazard: str, lock: str) -> PlanResult:
         """One time; the binding of roles is searched through as `harness reproduce` does."""

@@ -254,13 +254,24 @@ def test_plans_come_first_and_a_witness_settles_a_strategy() -> None:
         bisector.record(PlanResult(step.hazard, step.strategy, ending, witness={"hazard": step.hazard}))
     assert asked[:4] == [("h1", "s0"), ("h1", "s1"), ("h1", "s2"), ("h1", "s3")]
     assert ("h2", "s0") not in asked, "one witness is enough"
-    assert ("h2", "s3") in asked
+    assert [strategy for hazard, strategy in asked if hazard == "h2"] == ["s3"]
     answer, runs = drive(bisector, unsafe_below(3))
     assert answer.answer == "s3"
     assert all(run.strategy not in NAMES[:3] for run in runs), "nothing is run of what a plan has settled"
     assert entry(answer, "s0").witness == {"hazard": "h1"}
     assert entry(answer, "s3").plans == {"h1": "excluded", "h2": "excluded"}
+    assert entry(answer, "s4").plans == {}, "what s3 keeps apart, s4 does as well"
     assert answer.trials_total == len(runs) + len(asked)
+
+
+def test_what_a_lock_excludes_is_excluded_by_all_that_hold_more() -> None:
+    for by_locks, expected in (((), NAMES[:4]), (("h",), NAMES)):
+        bisector = Bisector(LADDER, hazards=("h",), by_locks=by_locks)
+        asked = []
+        while isinstance(step := bisector.next(), Ask):
+            asked.append(step.strategy)
+            bisector.record(PlanResult("h", step.strategy, "excluded" if step.strategy == NAMES[3] else "undecided"))
+        assert asked == list(expected), "but a lock can bring a deadlock about where it holds more"
 
 
 def test_a_plan_that_does_not_come_about_is_no_evidence_of_safety() -> None:

@@ -311,6 +311,9 @@ class Oracle:
     def hazards(self) -> tuple[str, ...]:
         return ("fx-flag-collision",)
 
+    def by_locks(self) -> tuple[str, ...]:
+        return ()
+
     def ask(self, hazard: str, lock: str) -> PlanResult:
         self.asked.append(lock)
         if lock in ("none", "per_forward"):
