@@ -11,13 +11,14 @@ from typing import Any
 
 from harness.core.outcome import primary
 from harness.core.scenario import Scenario
+from harness.core.versions import parse_version
 
 from .record import Trial
 
 
-def outcomes(trial: Trial, scenario: Scenario, stuck: str) -> tuple[list[str], str]:
+def outcomes(trial: Trial, scenario: Scenario, stuck: str, torch_version: str = "") -> tuple[list[str], str]:
     """The labels, earliest cause first and consequences left out, and the reason for those that are no exception."""
-    mark_consequences(trial)
+    mark_consequences(trial, torch_version)
     found: list[tuple[int, str]] = [(e.at_ns, e.label) for e in trial.errors if not e.consequence]
     found += [(at, label) for at, label, _ in trial.problems]
     if not found and trial.errors:  # a consequence without its cause is a cause
@@ -33,12 +34,24 @@ def outcomes(trial: Trial, scenario: Scenario, stuck: str) -> tuple[list[str], s
     return labels or ["ok"], reason
 
 
-def mark_consequences(trial: Trial) -> None:
-    """An FX error strikes twice: the thread that was tracing can fail too, later, in some way of its own.
+HOOKS_ASTRAY = ("SavedTensorHooks.cpp", "torch.utils.checkpoint:")
+"""What the errors of the hazard `checkpoint-hooks-astray` say."""
 
-    The thread that was refused had run under the tracing thread's patches of `nn.Module.__call__` until then. Seen on
-    torch 2.11 with non-reentrant checkpoints, 4 of 4 such trials: an internal assertion about saved-tensor hooks.
+
+def mark_consequences(trial: Trial, torch_version: str = "") -> None:
+    """Errors that are only there because of an earlier one.
+
+    The thread that was tracing when another was refused can fail too: that one ran under its patches of
+    `nn.Module.__call__` until then. And up to torch 2.12 an exception inside a non-reentrant checkpoint leaves that
+    checkpoint's hooks behind on its thread, until the traceback is dropped, by whichever thread: both then fail, at
+    checkpoints that have nothing to do with it (hazard `checkpoint-hooks-astray`).
     """
+    if torch_version and parse_version(torch_version) < (2, 13):
+        first = min((error.at_ns for error in trial.errors), default=0)
+        for error in trial.errors:
+            astray = any(piece in error.message for piece in HOOKS_ASTRAY)
+            if error.label == "error" and error.at_ns > first and astray:
+                error.consequence = True
     collided = [error for error in trial.errors if error.label == "fx_error"]
     for error in trial.errors:
         if error.label == "error" and any(
@@ -58,9 +71,9 @@ def build(
     torch_version: str,
 ) -> dict[str, Any]:
     """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts."""
-    labels, reason = outcomes(trial, scenario, stuck[0])
+    labels, reason = outcomes(trial, scenario, stuck[0], torch_version)
     startup, rate = trial.window()
-    drafters = [tally for tally in trial.workers.values() if tally.role == "drafter"]
+    steppers = trial.steppers()
     return {
         "schema": 1,
         "outcomes": labels,
@@ -71,8 +84,8 @@ def build(
         "compiles": sum(t.compiles for t in trial.workers.values()) + trial.other_compiles,
         "startup_s": startup,
         "tokens_per_s": rate,
-        "steps_ok": sum(t.steps_ok for t in drafters),
-        "steps_failed": sum(t.steps_failed for t in drafters),
+        "steps_ok": sum(t.steps_ok for t in steppers),
+        "steps_failed": sum(t.steps_failed for t in steppers),
         "steps_expected": scenario.steps * scenario.drafters,
         "errors": [error.as_json() for error in trial.errors],
         "errors_dropped": trial.errors_dropped,

@@ -14,6 +14,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from .record import ErrorRecord
 
 HEADER = 8  # bytes of a frame's length, big-endian; a frame of no bytes says that there are no more items
 TICK_S = 0.5
+START_S = 180.0  # a drafter's process imports torch and builds its weights before it gives signs of life of its own
 SETTINGS = ("lock", "warmup", "schedule")  # axes that a drafter's own process does not have
 
 
@@ -122,6 +124,7 @@ class SplitPipeline:
     ) -> bool:
         """Until the drafter asks for an item: True. False when it has ended, well or not."""
         beat = 0
+        starts_until = time.monotonic() + START_S
         while not selector.select(TICK_S):
             if (folder / "hang.json").exists():
                 child.kill()  # it has written its result; what hangs cannot end by itself
@@ -129,6 +132,8 @@ class SplitPipeline:
                 now = (folder / "heartbeat").stat().st_mtime_ns
             except FileNotFoundError:
                 now = beat
+                if child.poll() is None and time.monotonic() < starts_until:
+                    self._ctx.log.emit("process.starting")
             if now != beat:
                 beat = now
                 self._ctx.log.emit("process.alive")  # its signs of life are this trial's
@@ -146,6 +151,7 @@ class SplitPipeline:
         for field in ("steps_ok", "steps_failed", "tokens", "compiles", "dense_calls", "losses", "first_error_step"):
             setattr(tally, field, theirs[field])
         tally.counts.update(theirs["counts"])
+        tally.waited = {what: int(seconds * 1e9) for what, seconds in theirs["waited_s"].items()}
         tally.facts.update(theirs["facts"])
         tally.steps = [(at + offset, tokens) for at, tokens in document["facts"]["steps"]]
         tally.first_good_ns = tally.steps[0][0] if tally.steps else None
@@ -204,6 +210,10 @@ class SocketQueue:
             return unframe(self._exactly(size)) if size else None
         except (BrokenPipeError, ConnectionResetError, EOFError):
             return None
+
+    def poll(self) -> None:
+        """Nothing is there before it was asked for."""
+        return None
 
     def get_waits(self) -> bool:
         """For the wait-for graph: the other end is in another process, so there is nobody here to wait for."""

@@ -10,24 +10,31 @@ the target's features are drawn, so nothing is downloaded. In one process, one a
     attention   only the attention call is compiled
     dense       nothing is compiled, so flex_attention runs dense: what a silent fallback costs
 
+    graph       as fused, the whole step captured as one CUDA graph
+
+Loss and gradients of each are held against the same weights in float32, uncompiled: relative errors (Euclidean, over all
+parameters), beside that of the uncompiled bfloat16 step, which is what rounding alone does.
+
 The limit: the rate of a bfloat16 matrix product measured beside them, and the step's model FLOPs (counted from shapes).
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness.core.workload import NullContext
+from harness.pipeline.anchors import draw_anchors
 from harness.pipeline.attention import Compilation
 from harness.pipeline.config import DFlashConfig
 from harness.pipeline.drafter import Drafter
@@ -172,6 +179,45 @@ class Bench:
         return loss.item()
 
 
+    def gradients(self, worker: DrafterWorker) -> tuple[float, list[Tensor]]:
+        """Loss and gradients of one fixed set of anchors, no weight changed."""
+        anchors, keep = draw_anchors(
+            self.item.loss_mask, self.item.document_ids, self.shape.anchors, torch.Generator().manual_seed(9)
+        )
+        on_device = self.item.to(self.device)
+        on_device = replace(on_device, features=on_device.features.to(worker.drafter.config.dtype))
+        loss = worker._gradients(on_device, anchors.to(self.device), keep.to(self.device))
+        found = [p.grad for p in worker.drafter.parameters() if p.grad is not None]
+        worker._optimizer.zero_grad()
+        for parameter in worker.drafter.parameters():
+            parameter.grad = None
+        return loss.item(), found
+
+    def in_float32(self) -> tuple[float, list[Tensor]]:
+        """The reference: the same weights and features, without a compiler and without bfloat16."""
+        worker = self.worker("none", "recompute")
+        worker.drafter = Drafter(replace(config(), dtype=torch.float32)).to(self.device)
+        with torch.no_grad():
+            for mine, theirs in zip(worker.drafter.parameters(), self.parameters, strict=True):
+                mine.copy_(theirs)
+        worker._embedding = copy.deepcopy(self.embedding).float()
+        worker._lm_head = copy.deepcopy(self.lm_head).float()
+        return self.gradients(worker)
+
+
+def errors(bench: Bench, workers: dict[str, DrafterWorker]) -> dict[str, dict[str, float]]:
+    """Of loss and gradients, against float32."""
+    exact_loss, exact = bench.in_float32()
+    size = torch.stack([g.norm() for g in exact]).norm()
+    found = {}
+    for name in ("fused", "recompute", "attention", "dense"):
+        if name in workers:
+            loss, gradients = bench.gradients(workers[name])
+            apart = torch.stack([(g.float() - e).norm() for g, e in zip(gradients, exact, strict=True)]).norm()
+            found[name] = {"loss": abs(loss - exact_loss) / exact_loss, "gradients": (apart / size).item()}
+    return found
+
+
 def seconds(function: Callable[[], object]) -> float:
     """Wall time with the device idle before and after."""
     torch.cuda.synchronize()
@@ -193,8 +239,8 @@ def matrix_rate(device: torch.device) -> float:
     return best
 
 
-def parts(bench: Bench, worker: DrafterWorker) -> dict[str, float]:
-    """Milliseconds of kernels by kind, from torch's profiler over one step."""
+def parts(bench: Bench, worker: DrafterWorker) -> tuple[dict[str, float], dict[str, float]]:
+    """Milliseconds of kernels by kind, and of the longest ones by name, from torch's profiler over one step."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -205,7 +251,9 @@ def parts(bench: Bench, worker: DrafterWorker) -> dict[str, float]:
         name, spent = event.key.lower(), getattr(event, "self_device_time_total", 0.0) / 1000
         kind = next((kind for words, kind in KINDS if any(word in name for word in words)), "other kernels")
         kinds[kind] = kinds.get(kind, 0.0) + spent
-    return {kind: round(spent, 2) for kind, spent in sorted(kinds.items(), key=lambda pair: -pair[1])}
+    by_name = {e.key[:110]: round(e.self_device_time_total / 1000, 2) for e in seen.key_averages()}
+    longest = dict(sorted(by_name.items(), key=lambda pair: -pair[1])[:24])
+    return {kind: round(spent, 2) for kind, spent in sorted(kinds.items(), key=lambda pair: -pair[1])}, longest
 
 
 KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -278,9 +326,12 @@ def run(shape: Shape, steps: int, chunk: int) -> dict[str, Any]:
             "time": round(statistics.median(ratios), 2),
             "memory": round(memory["dense"] / memory["fused"], 2),
         }
+    found["relative_errors"] = errors(bench, workers)
     for name in ("fused", "dense"):
         if name in workers:
-            found.setdefault("kernel_ms", {})[name] = parts(bench, workers[name])
+            kinds, longest = parts(bench, workers[name])
+            found.setdefault("kernel_ms", {})[name] = kinds
+            found.setdefault("longest_kernels_ms", {})[name] = longest
     return found
 
 

@@ -87,3 +87,15 @@ def test_the_document_is_json_even_with_losses_that_are_no_number() -> None:
     assert json.loads(json.dumps(document, allow_nan=False))["workers"]["a"]["losses"] == [1.0, None, None, None]
     assert document["outcomes"] == ["hang"]
     assert document["reason"] == "why"
+
+
+@pytest.mark.parametrize(("version", "marked"), [("2.11.0+cu130", True), ("2.13.0+cpu", False)])
+def test_hooks_left_behind_by_a_failed_checkpoint_are_no_cause_of_their_own(version: str, marked: bool) -> None:
+    """Up to torch 2.12 only; and never where it is the first error, for then it has another cause."""
+    for first, expected in (("Detected that you are using FX to symbolically trace", marked), ("", False)):
+        trial = Trial()
+        if first:
+            fail(trial, first, 1)
+        fail(trial, "torch.utils.checkpoint: A different number of tensors was saved", 2)
+        outcomes(trial, Scenario(), "", version)
+        assert trial.errors[-1].consequence is expected
