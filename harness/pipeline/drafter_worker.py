@@ -96,8 +96,9 @@ class DrafterWorker:
         self._regions = regions
         self._ctx = ctx
         self._transfer = Transfer(device)
-        self._ahead: tuple[Item | LostItem, Arriving | None] | None = None  # taken early, its copy under way
-        self._arriving: Arriving | None = None  # the copy of the item that `compute` is given next
+        self._ahead: Item | LostItem | None = None  # taken from the queue early
+        self._begun = False  # for the item that `compute` is given next, what comes before its step was done early:
+        self._arriving: Arriving | None = None  # and this came of it
         self._graphed: GraphedStep | None = None
         if recipe.capture_error_mode:
             self._graphed = GraphedStep(self._gradients, list(drafter.parameters()), recipe.capture_error_mode)
@@ -119,15 +120,23 @@ class DrafterWorker:
 
     def _next(self) -> Item | LostItem | None:
         if self._ahead is not None:
-            (item, self._arriving), self._ahead = self._ahead, None
+            item, self._ahead = self._ahead, None
             return item
         with self._ctx.waiting(self.name, "queue.get", self._waits_for, any_of=True):
             return self.queue.get()
 
     def _look_ahead(self) -> None:
-        """If the next item is there, its copy runs while this one is trained on."""
+        """If the next item is there, its anchors are drawn and its copy runs while the device is busy with this one."""
         if self._transfer.ahead and self._ahead is None and (item := self.queue.poll()) is not None:
-            self._ahead = item, self._transfer.start(item) if isinstance(item, Item) else None
+            self._ahead = item
+            if isinstance(item, Item):
+                self._begun, self._arriving = True, self._begin(item)
+
+    def _begin(self, item: Item) -> Arriving | None:
+        """Draw the item's anchors and start its copy; None when it has no anchor."""
+        self._note_generator(item.index)
+        anchors, keep = draw_anchors(item.loss_mask, item.document_ids, self._recipe.anchors, self._anchor_generator)
+        return self._transfer.start(item, anchors, keep) if keep.any() else None
 
     def _waits_for(self) -> Sequence[str]:
         return self._producers if self.queue.get_waits() else ()
@@ -157,29 +166,25 @@ class DrafterWorker:
             if isinstance(item, LostItem):
                 return None, True
             outcome = "consumed"
-            self._note_generator(item.index)
-            anchors, keep = draw_anchors(
-                item.loss_mask, item.document_ids, self._recipe.anchors, self._anchor_generator
-            )
-            if not keep.any():
+            begun, self._begun, arriving, self._arriving = self._begun, False, self._arriving, None
+            if not begun:
+                arriving = self._begin(item)
+            if arriving is None:
                 outcome = "skipped"
                 return None, True
-            arriving = self._arriving or self._transfer.start(item)
-            self._look_ahead()
-            on_device = self._transfer.finish(arriving)
-            if not torch.isfinite(on_device.features).all():
+            here = self._transfer.finish(arriving)
+            if not here.finite:
                 outcome = "refused"
                 return None, True
-            with self._regions("step", self._key(on_device)):
+            with self._regions("step", self._key(here.item)):
                 step = self._graphed or self._gradients
-                loss = step(on_device, anchors.to(self.device), keep.to(self.device))
+                loss = step(here.item, here.anchors, here.keep)
             self._ctx.gradients(self.name, parameters_without_gradient(self.drafter))
             return loss.detach(), True
         except Exception as error:  # noqa: BLE001 - whatever a step raises is reported, and may end this worker
             self._failed(error)
             return None, False
         finally:
-            self._arriving = None
             self._count(outcome)
 
     def _count(self, outcome: str) -> None:
@@ -198,6 +203,7 @@ class DrafterWorker:
                     parameter.grad = None if average is None else average.to(parameter.device, copy=True)
             if mean or loss is not None:
                 self._optimizer.step(item.index // self._drafters)
+            self._look_ahead()
             if isinstance(item, Item) and loss is not None:
                 self._ctx.step(self.name, item.tokens, loss.item())
         except Exception as error:  # noqa: BLE001 - as above

@@ -13,9 +13,17 @@ from harness.pipeline.items import Item
 
 @dataclass(frozen=True)
 class Arriving:
-    """An item whose copy to the device may still run. `event`: when it has ended; None: it has."""
+    """An item and its anchors, whose copies to the device may still run.
+
+    anchors, keep  [Bt, N]
+    finite         whether all features are, as a tensor on the device
+    event          when all of it is there; None: it is
+    """
 
     item: Item
+    anchors: Tensor
+    keep: Tensor
+    finite: Tensor
     event: torch.cuda.Event | None = None
 
 
@@ -37,23 +45,32 @@ class Transfer:
         """Whether a copy that is started early is of any use."""
         return self._stream is not None
 
-    def start(self, item: Item) -> Arriving:
+    def start(self, item: Item, anchors: Tensor, keep: Tensor) -> Arriving:
         """Begin to copy; returns at once if the item is in pinned memory."""
         if self._stream is None:
-            return Arriving(item.to(self._device))
+            return self._copied(item, anchors, keep)
         with torch.cuda.stream(self._stream):
-            on_device = item.to(self._device)
+            copied = self._copied(item, anchors.pin_memory(), keep.pin_memory())
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._stream)
-        return Arriving(on_device, event)
+        return dataclasses.replace(copied, event=event)
 
-    def finish(self, arriving: Arriving) -> Item:
-        """The item, for use on this thread's current stream; the thread itself does not wait."""
+    def finish(self, arriving: Arriving) -> Arriving:
+        """The same, for use on this thread's current stream; the thread itself does not wait."""
         if arriving.event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(arriving.event)
-            for field in dataclasses.fields(arriving.item):
-                value = getattr(arriving.item, field.name)
+            parts = [getattr(arriving.item, field.name) for field in dataclasses.fields(arriving.item)]
+            for value in (*parts, arriving.anchors, arriving.keep, arriving.finite):
                 if isinstance(value, Tensor):
                     value.record_stream(stream)
-        return arriving.item
+        return arriving
+
+    def _copied(self, item: Item, anchors: Tensor, keep: Tensor) -> Arriving:
+        on_device = item.to(self._device)
+        return Arriving(
+            on_device,
+            anchors.to(self._device, non_blocking=True),
+            keep.to(self._device, non_blocking=True),
+            torch.isfinite(on_device.features).all(),
+        )

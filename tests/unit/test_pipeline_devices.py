@@ -80,7 +80,9 @@ def test_on_the_cpu_a_transfer_copies_nothing_and_looks_at_nothing_early() -> No
     transfer = Transfer(torch.device("cpu"))
     given = item(0)
     assert not transfer.ahead
-    assert transfer.finish(transfer.start(given)).features.data_ptr() == given.features.data_ptr()
+    arrived = transfer.finish(transfer.start(given, torch.tensor([[1]]), torch.tensor([[True]])))
+    assert arrived.item.features.data_ptr() == given.features.data_ptr()
+    assert arrived.finite
 
 
 @pytest.mark.cuda
@@ -91,9 +93,9 @@ def test_a_copy_is_whole_for_the_stream_that_uses_it_and_its_memory_is_not_reuse
     given = [replace(item(i), features=torch.full((1, 512, 4096), float(i)).pin_memory()) for i in range(8)]
     sums = []
     for one in given:  # each copy's memory is free for the next as soon as Python drops it
-        arrived = transfer.finish(transfer.start(one))
+        arrived = transfer.finish(transfer.start(one, torch.tensor([[1]]), torch.tensor([[True]])))
         torch.cuda._sleep(2_000_000)  # the consuming stream is late
-        sums.append(arrived.features.mean())
+        sums.append(arrived.item.features.mean())
         del arrived
     assert [s.item() for s in sums] == [float(i) for i in range(8)]
 
