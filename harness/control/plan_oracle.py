@@ -102,15 +102,19 @@ def oracle_for(
     )
 
 
-_FREE = ("lock", "drafters", "targets", "steps", "seed", "devices", "backend")
+_FREE = ("lock", "lock_owner", "drafters", "targets", "steps", "seed", "devices", "backend")
 """Axes in which a scenario may differ from a hazard's case, and the hazard can still come about in it."""
+
+_SECOND_COMPILE = "per_drafter"
+"""What a case asks of `shapes` when all it needs is that drafters compile at different times; two devices do that too."""
 
 
 def _fits(needed: Scenario, asked: Scenario) -> bool:
     """Whether a scenario has what a hazard's case sets up: its shapes, its checkpoint, its Dynamo configuration."""
     default = Scenario()
+    on_several = "+" in asked.devices.split("/")[-1]
     return all(
-        value in (default.value(axis), asked.value(axis))
+        value in (default.value(axis), asked.value(axis)) or (value == _SECOND_COMPILE and on_several)
         for axis, value in needed.to_dict().items()
         if axis not in _FREE
     )

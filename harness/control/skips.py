@@ -15,7 +15,7 @@ def skip_reason(scenario: Scenario, environment: Mapping[str, Any]) -> str:
     if cuda:
         if "+cpu" in str(environment["torch"]):
             return f"devices={scenario.devices} needs a CUDA build of torch; this is {environment['torch']}"
-        visible = _visible_gpus(environment)
+        visible = visible_gpus(environment)
         if max(cuda) >= visible:
             return f"devices={scenario.devices} needs {max(cuda) + 1} CUDA device(s); {visible} here"
     elif scenario.cudagraphs != "off":
@@ -29,7 +29,7 @@ def skip_reason(scenario: Scenario, environment: Mapping[str, Any]) -> str:
     return ""
 
 
-def _visible_gpus(environment: Mapping[str, Any]) -> int:
+def visible_gpus(environment: Mapping[str, Any]) -> int:
     """What CUDA_VISIBLE_DEVICES leaves of the machine's GPUs; CUDA stops at the first entry it cannot use."""
     present = len(environment["gpus"])
     listed = environment["variables"].get("CUDA_VISIBLE_DEVICES")

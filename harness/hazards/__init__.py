@@ -1,6 +1,6 @@
 """The catalogue: what is known to go wrong in multi-threaded `torch.compile`, and how to make it happen.
 
-    from harness.hazards import HAZARDS, find
+    from harness.hazards import HAZARDS, checkpoint_hooks, find
 
     find("first-step-hole").remedy
 
@@ -11,9 +11,32 @@ A family of hazards is a module here; a new hazard is an entry of one, and its s
 from __future__ import annotations
 
 from harness.core.errors import UserError, nearest
+from harness.hazards import (
+    checkpoint_hooks,
+    checkpoints,
+    compiles,
+    cuda_graphs,
+    deadlocks,
+    dense,
+    fx_flag,
+    fx_globals,
+    fx_recompute,
+    global_state,
+)
 from harness.hazards.base import Hazard
 
-FAMILIES: tuple[tuple[Hazard, ...], ...] = ()
+FAMILIES: tuple[tuple[Hazard, ...], ...] = (
+    fx_flag.HAZARDS,
+    fx_recompute.HAZARDS,
+    fx_globals.HAZARDS,
+    deadlocks.HAZARDS,
+    cuda_graphs.HAZARDS,
+    global_state.HAZARDS,
+    dense.HAZARDS,
+    checkpoints.HAZARDS,
+    checkpoint_hooks.HAZARDS,
+    compiles.HAZARDS,
+)
 
 HAZARDS: tuple[Hazard, ...] = tuple(hazard for family in FAMILIES for hazard in family)
 """All of them, in the order of their families."""

@@ -20,7 +20,9 @@ class ThreadPattern:
     role     "A" or "B", as in the plan
     doing    what it does, in words: "holds torch's compile lock and waits for the autograd engine"
     frames   names of functions on its stack, outermost first, others between them allowed. "convert_frame.py:_compile"
-             also asks for the end of the path; alternatives are divided by "|"
+             also asks for the end of the path; alternatives are divided by "|". A last one that ends in "$" is the
+             innermost frame of Python: the thread is there now, and not in something that it called. "<lock>" is a wait
+             for a lock of Python's in the frame itself, which only a dump with native frames shows
     """
 
     role: str

@@ -213,7 +213,6 @@ class SocketQueue:
 
     def poll(self) -> None:
         """Nothing is there before it was asked for."""
-        return None
 
     def get_waits(self) -> bool:
         """For the wait-for graph: the other end is in another process, so there is nobody here to wait for."""
