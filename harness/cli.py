@@ -14,7 +14,10 @@ from typing import Annotated
 import typer
 
 from harness.commands.bisect import bisect
+from harness.commands.claims import claims
 from harness.commands.doctor import doctor
+from harness.commands.explain import explain
+from harness.commands.hazards import hazards
 from harness.commands.list import list_scenarios
 from harness.commands.minimise import minimise
 from harness.commands.replay import replay
@@ -27,7 +30,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "list": list_scenarios,
     "report": report,
+    "hazards": hazards,
     "reproduce": reproduce,
+    "explain": explain,
+    "claims": claims,
     "replay": replay,
     "minimise": minimise,
     "bisect": bisect,

@@ -1,0 +1,39 @@
+"""`harness explain`: the hazard behind a traceback or a dump of stacks, from anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A text with tracebacks or stacks, a trial's folder, or - for standard input."
+        ),
+    ],
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Name the hazard behind a traceback, a py-spy dump or a faulthandler dump, whatever program it is of.
+
+    Exit codes: 0 at least one hazard fits, 1 none that is known does, 2 bad input.
+    """
+    from harness.analysis.explain import bare, match
+    from harness.commands.output import emit, emit_report
+    from harness.control.dump_source import read_source
+    from harness.report.explanation import explanation_json, print_explanation
+
+    source = read_source(file)
+    dump = source.dump
+    found = match(dump, torch=source.torch)
+    if not dump:
+        dump = bare(source.text)
+        found = match(dump)
+    if json_output:
+        emit(json.dumps(explanation_json(dump, found), indent=2, ensure_ascii=False) + "\n")
+    else:
+        emit_report(lambda console: print_explanation(console, dump, found))
+    raise typer.Exit(0 if found else 1)

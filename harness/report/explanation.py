@@ -1,0 +1,121 @@
+"""What `harness explain` found, for a person and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from harness.analysis.dump_values import Dump
+from harness.analysis.explain import Match
+from harness.report.text import one_line, visible
+from harness.report.wording import plural
+
+UNKNOWN = "none that is known"
+_LABEL = 9
+
+
+def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> None:
+    """The hazards, the most specific first, or that there is none, and what was read."""
+    for number, match in enumerate(found):
+        if number:
+            console.print()
+        same = number > 0 and match.exception is not None and match.exception is found[number - 1].exception
+        _print_match(console, match, also=number > 0, same=same)
+    if not found:
+        console.print(Text(UNKNOWN, style="bold"))
+        for raised in [raised for raised in dump.exceptions if raised.type][:5]:
+            _line(console, "raised", one_line(visible(raised.texts[0]), 200))
+    if not found and dump.threads and all(frame.is_python for thread in dump.threads for frame in thread.frames):
+        console.print(Text("\nwhich thread waits for a lock is seen only with native frames: py-spy dump --native --pid PID"))
+    console.print(Text(f"\nread: {_read(dump)}", style="dim"))
+
+
+def _print_match(console: Console, match: Match, *, also: bool, same: bool) -> None:
+    """`same`: it fits the same exception as the match before, whose thread and reason need no repeating."""
+    hazard = match.hazard
+    head = Text("also fits " if also else "", style="")
+    head.append(hazard.id, style="bold red" if match.certain else "bold yellow")
+    head.append(f"  {hazard.title}" if match.certain else f"  {hazard.title} (likely)")
+    console.print(head)
+    for role in () if same else match.roles:
+        _line(console, role.role, visible(f"{role.thread} {role.doing}"))
+        if role.at:
+            _line(console, "", visible(f"at {role.at}"))
+        if role.user and role.user != role.at:
+            _line(console, "", visible(f"from {role.user}"))
+    if not same:
+        _line(console, "why", visible(match.why))
+    _line(console, "torch", f"{hazard.versions or 'all versions'}; needs {hazard.needs}")
+    _line(console, "what", f"{hazard.window}; {hazard.access}" if hazard.access else hazard.window)
+    _line(console, "then", hazard.effect)
+    _line(console, "remedy", hazard.remedy)
+    if hazard.reference:
+        _line(console, "see", ", ".join(hazard.reference))
+    console.print(Text(f"  {'again':<{_LABEL}}{command(match)}"), soft_wrap=True)
+
+
+def command(match: Match) -> str:
+    """What makes it happen again."""
+    return f"harness reproduce {match.hazard.id}"
+
+
+def _line(console: Console, label: str, text: str) -> None:
+    for number, line in enumerate(Text(text).wrap(console, max(20, console.width - 2 - _LABEL))):
+        start = Text(f"{'' if number else label:<{_LABEL}}", style="dim")
+        console.print(Padding(start + line, (0, 0, 0, 2)))
+
+
+def _read(dump: Dump) -> str:
+    threads = [thread for thread in dump.threads if thread.frames]
+    return f"{plural(len(threads), 'stack')}, {plural(len(dump.exceptions), 'exception')}"
+
+
+def explanation_json(dump: Dump, found: Sequence[Match]) -> dict[str, Any]:
+    """`explain --json`: {"matches": [...], "threads": n, "exceptions": [...]}."""
+    return {
+        "matches": [
+            {
+                "id": match.hazard.id,
+                "title": match.hazard.title,
+                "certain": match.certain,
+                "why": match.why,
+                "roles": [
+                    {"role": role.role, "thread": role.thread, "doing": role.doing, "at": role.at, "from": role.user}
+                    for role in match.roles
+                ],
+                "versions": match.hazard.versions,
+                "needs": match.hazard.needs,
+                "window": match.hazard.window,
+                "access": match.hazard.access,
+                "effect": match.hazard.effect,
+                "remedy": match.hazard.remedy,
+                "reference": list(match.hazard.reference),
+                "reproduce": command(match),
+            }
+            for match in found
+        ],
+        "threads": [
+            {
+                "name": thread.name,
+                "ident": thread.ident,
+                "native_id": thread.native_id,
+                "state": thread.state,
+                "dump": thread.dump,
+                "frames": [str(frame) for frame in thread.frames],
+            }
+            for thread in dump.threads
+        ],
+        "exceptions": [
+            {
+                "type": raised.type,
+                "message": raised.message,
+                "thread": raised.thread,
+                "frames": [str(frame) for frame in raised.frames],
+            }
+            for raised in dump.exceptions
+        ],
+    }

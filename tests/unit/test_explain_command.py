@@ -1,0 +1,166 @@
+"""`harness explain FILE`: what it takes, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dump_texts import FOLDER, HEALTHY, read
+
+from harness import cli
+
+COLLISION = FOLDER / "fx-flag-collision.txt"
+Ran = tuple[int, str, str]
+
+
+@pytest.fixture
+def explain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """(exit code, standard output, standard error)."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["explain", *arguments])
+        out, err = capsys.readouterr()
+        return int(str(ended.value.code)), out, err
+
+    return run
+
+
+def test_a_hazard_with_its_thread_versions_remedy_and_command(explain: Callable[..., Ran]) -> None:
+    code, out, err = explain(str(COLLISION))
+    assert (code, err) == (0, "")
+    assert out.startswith("fx-flag-collision  ")
+    assert 'Thread "caller" raised the exception' in out
+    assert "at torch/_dynamo/eval_frame.py:" in out
+    for words in ("<2.14; needs cpu", "remedy ", "harness reproduce fx-flag-collision", "pytorch/pytorch#126024"):
+        assert words in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "\x1b" not in out
+
+
+def test_standard_input_gives_the_same(explain: Callable[..., Ran]) -> None:
+    assert explain("-", stdin=COLLISION.read_bytes())[:2] == explain(str(COLLISION))[:2]
+
+
+def test_json(explain: Callable[..., Ran]) -> None:
+    code, out, _ = explain(str(COLLISION), "--json")
+    document = json.loads(out)
+    first = document["matches"][0]
+    assert (code, first["id"], first["certain"]) == (0, "fx-flag-collision", True)
+    assert first["roles"][0]["thread"] == 'Thread "caller"'
+    assert first["reproduce"] == "harness reproduce fx-flag-collision"
+    assert {"versions", "needs", "remedy", "window", "access", "effect", "why", "reference"} <= set(first)
+    assert document["exceptions"][0]["type"] == "RuntimeError"
+
+
+def test_none_that_is_known(explain: Callable[..., Ran]) -> None:
+    code, out, _ = explain(str(HEALTHY[0]))
+    assert (code, out.splitlines()[0]) == (1, "none that is known")
+    assert "3 stacks, 0 exceptions" in out
+    code, out, _ = explain(str(HEALTHY[0]), "--json")
+    assert (code, json.loads(out)["matches"]) == (1, [])
+    code, out, _ = explain("-", stdin=b"the training is slow today\n")
+    assert (code, out.splitlines()[0]) == (1, "none that is known")
+
+
+def test_a_message_in_a_sentence(explain: Callable[..., Ran]) -> None:
+    said = b"we get: Detected that you are using FX to symbolically trace a dynamo-optimized function - why?\n"
+    code, out, _ = explain("-", stdin=said)
+    assert code == 0
+    assert out.startswith("fx-flag-collision")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b" \n\t\n", "empty"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "no text"),
+        (bytes(range(128, 256)) * 20, "no text"),
+    ],
+)
+def test_input_that_is_none(explain: Callable[..., Ran], tmp_path: Path, data: bytes, words: str) -> None:
+    file = tmp_path / "dump.txt"
+    file.write_bytes(data)
+    for arguments, stdin in (((str(file),), b""), (("-",), data)):
+        code, out, err = explain(*arguments, stdin=stdin)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert words in err
+        assert err.count("\n") == 1
+
+
+def test_no_such_file_and_no_trial(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.jsonl").write_text("", encoding="utf-8")
+    for name, words in (("nowhere.txt", "No such file"), (".", "no trial's folder"), ("run", "name one of its trials/")):
+        code, _, err = explain(str(tmp_path / name))
+        assert (code, err.count("\n")) == (2, 1)
+        assert words in err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_what_windows_writes(explain: Callable[..., Ran], tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "dump.txt"
+    file.write_bytes(read(COLLISION).replace("\n", "\r\n").encode(encoding))
+    assert explain(str(file))[0] == 0
+
+
+ROW: dict[str, Any] = {
+    "schema": 1,
+    "trial": "001",
+    "torch": "2.11.0+cu130",
+    "outcome": "fx_error",
+    "errors": [
+        {
+            "label": "fx_error", "type": "RuntimeError", "message": "…", "thread": "drafter-1", "worker": "drafter-1",
+            "traceback": read(COLLISION).split("\n", 1)[1],
+            "tracers": [
+                {
+                    "thread": "drafter-0", "worker": "drafter-0", "region": "forward",
+                    "stack": '  File "/opt/venv/torch/fx/_symbolic_trace.py", line 890, in trace\n    self.graph = Graph()\n',
+                }
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
+def test_a_row_a_file_of_rows_and_a_trials_folder(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    trial = tmp_path / "trials" / "001"
+    trial.mkdir(parents=True)
+    (trial / "result.json").write_text(json.dumps(ROW, indent=1), encoding="utf-8")
+    (trial / "stacks.txt").write_text("", encoding="utf-8")
+    (tmp_path / "results.jsonl").write_text(f"{json.dumps(ROW)}\n{json.dumps({**ROW, 'trial': '002'})}\n", encoding="utf-8")
+    for name in (trial, trial / "result.json", tmp_path / "results.jsonl"):
+        code, out, _ = explain(str(name))
+        assert code == 0
+        assert out.startswith("fx-flag-collision")
+        assert 'A        Thread "drafter-0" was inside an FX trace' in out
+        assert 'B        Thread "drafter-1" raised the exception' in out
+
+
+def test_a_trial_of_a_torch_that_cannot_have_the_hazard(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    for torch, known in (("2.11.0", True), ("2.13.0+cpu", False)):
+        (tmp_path / "result.json").write_text(json.dumps({**ROW, "torch": torch}), encoding="utf-8")
+        matches = json.loads(explain(str(tmp_path), "--json")[1])["matches"]
+        assert ("first-step-hole" in [found["id"] for found in matches]) is known
+
+
+def test_a_damaged_result(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"errors": [', encoding="utf-8")
+    code, _, err = explain(str(tmp_path))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no JSON" in err
+
+
+def test_control_characters_of_a_dump_do_not_reach_the_terminal(explain: Callable[..., Ran]) -> None:
+    text = read(COLLISION).replace("in thread caller", "in thread \x07\x9b31mcaller\u202e")
+    _, out, _ = explain("-", stdin=text.encode())
+    assert not set(out) & {"\x07", "\x9b", "\u202e", "\x1b"}
