@@ -15,6 +15,7 @@ import typer
 
 from harness.commands.bisect import bisect
 from harness.commands.claims import claims
+from harness.commands.compare import compare
 from harness.commands.doctor import doctor
 from harness.commands.explain import explain
 from harness.commands.hazards import hazards
@@ -24,12 +25,17 @@ from harness.commands.replay import replay
 from harness.commands.report import report
 from harness.commands.reproduce import reproduce
 from harness.commands.run import run
+from harness.commands.trace import trace
+from harness.commands.upstream import upstream
 from harness.core.errors import UserError, nearest
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "list": list_scenarios,
     "report": report,
+    "compare": compare,
+    "trace": trace,
+    "upstream": upstream,
     "hazards": hazards,
     "reproduce": reproduce,
     "explain": explain,

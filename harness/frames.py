@@ -144,16 +144,20 @@ def load_run(run_dir: str | Path) -> Run:
     trials: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     for row in read_rows(path):
-        trials.append(_trial(row))
+        trials.append(trial_record(row))
         errors += [_error(row, error) for error in row.get("errors") or ()]
-    columns = {**TRIAL_COLUMNS, **{axis.name: (WHOLE if axis.kind == "int" else TEXT, axis.doc) for axis in AXES}}
     return Run(
-        _frame(trials, columns),
+        _frame(trials, trial_columns()),
         _frame(errors, ERROR_COLUMNS),
         Events(path, (trial["trial"] for trial in trials)),
         read_environment(path),
         path,
     )
+
+
+def trial_columns() -> dict[str, tuple[str, str]]:
+    """All columns of `trials`, the axes' too: column → (dtype, meaning)."""
+    return {**TRIAL_COLUMNS, **{axis.name: (WHOLE if axis.kind == "int" else TEXT, axis.doc) for axis in AXES}}
 
 
 def _frame(records: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]) -> DataFrame:
@@ -169,7 +173,8 @@ def _frame(records: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str
     return pd.DataFrame({name: pd.Series(values(name, dtype), dtype=dtype) for name, (dtype, _) in columns.items()})
 
 
-def _trial(row: Row) -> dict[str, Any]:
+def trial_record(row: Row) -> dict[str, Any]:
+    """The cells of a row of `trials`, by column."""
     labels = list(row["outcomes"])
     errors = row.get("errors") or ()
     ended = row.get("exit") or {}

@@ -9,7 +9,6 @@ that covers it whatever the distribution. The ratio of two medians is smoother, 
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,16 +71,16 @@ def ratio_interval(
     fewest = min(len(before), len(after))
     if fewest < FEWEST:
         return MedianInterval(ratio, None, None, confidence, fewest)
-    dice = random.Random(SEED)
-    drawn = sorted(_redrawn_median(after, dice) / _redrawn_median(before, dice) for _ in range(resamples))
+    import numpy as np  # thirty times as fast as random.choices, and a comparison has hundreds of these
+
+    dice = np.random.default_rng(SEED)
+    redrawn = [
+        np.median(np.asarray(values)[dice.integers(0, len(values), (resamples, len(values)))], axis=1)
+        for values in (after, before)
+    ]
+    drawn = np.sort(redrawn[0] / redrawn[1])
     tail = int(resamples * (1 - confidence) / 2)
-    return MedianInterval(ratio, drawn[tail], drawn[-1 - tail], confidence, fewest)
-
-
-def _redrawn_median(values: Sequence[float], dice: random.Random) -> float:
-    drawn = sorted(dice.choices(values, k=len(values)))
-    half = len(drawn) // 2
-    return drawn[half] if len(drawn) % 2 else (drawn[half - 1] + drawn[half]) / 2
+    return MedianInterval(ratio, float(drawn[tail]), float(drawn[-1 - tail]), confidence, fewest)
 
 
 def _sure_rank(count: int, confidence: float) -> int | None:

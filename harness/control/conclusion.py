@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.judging import judge_run
 from harness.analysis.summary import RunSummary, summarise
 from harness.control import results
 from harness.control.interrupts import EXIT_INTERRUPTED
-from harness.core.expectations import Expectation
-from harness.core.matrix import Judgement, Matrix, judge
+from harness.core.matrix import Judgement, Matrix
 
 EXIT_HOLDS, EXIT_BROKEN, EXIT_NOTHING = 0, 1, 3
 
@@ -52,17 +52,8 @@ def conclude(
     known = {scenario.id: scenario for scenario in matrix.scenarios}
     rows = (row for row in results.read_rows(run_dir) if row["scenario_id"] in known)
     summary = summarise(rows, order=known)
-    judgements: dict[str, list[Judgement]] = {}
-    for item in summary.scenarios:
-        whole = item.trials >= (repeats or matrix.repeats) and "interrupted" not in item.outcomes
-        # What must happen may still happen in the trials that are missing: until then it is no more than
-        # permitted.
-        expectations = [
-            expectation if whole or not expectation.must else _as_permission(expectation)
-            for expectation in matrix.expectations
-        ]
-        torch = summary.torch or str(environment["torch"])
-        judgements[item.id] = judge(known[item.id], item.labels, torch, expectations)
+    torch = summary.torch or str(environment["torch"])
+    judgements = judge_run(matrix, summary, torch, repeats or matrix.repeats)
     return RunResult(
         run_dir, environment, matrix, summary, judgements, interrupted, exit_code(summary, judgements, interrupted)
     )
@@ -77,7 +68,3 @@ def exit_code(summary: RunSummary, judgements: Mapping[str, list[Judgement]], in
     if any(judgement.kind != "met" for judged in judgements.values() for judgement in judged):
         return EXIT_BROKEN
     return EXIT_HOLDS if any(item.conclusive for item in summary.scenarios) else EXIT_NOTHING
-
-
-def _as_permission(expectation: Expectation) -> Expectation:
-    return dataclasses.replace(expectation, must=(), may=expectation.must)

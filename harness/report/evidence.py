@@ -19,7 +19,7 @@ LONGEST_OUTPUT = 3_000
 MOST_ERRORS = 40
 MOST_OCCASIONS = 20
 MOST_NAMES = 8
-BYTES = 2_500_000
+BYTES = 1_500_000
 """Of all stacks and dumps together, as they stand in the file."""
 
 
@@ -114,12 +114,12 @@ class Shower:
 
     def _error(self, group: ErrorGroup) -> Example:
         witness = group.witness
-        failing, step = _who(witness), witness.get("step")
+        failing, step = who_of(witness), witness.get("step")
         at = f", step {step}" if isinstance(step, int) and step >= 0 else ""
-        others = [f"{_who(tracer)} was tracing in {tracer.get('region') or '?'}" for tracer in group.collision]
+        others = [f"{who_of(tracer)} was tracing in {tracer.get('region') or '?'}" for tracer in group.collision]
         who = f"{failing} failed in {witness.get('region') or '?'}{at}"
         stacks = [self._stack(f"{failing}: failed", witness.get("traceback"))]
-        stacks += [self._stack(f"{_who(tracer)}: was tracing", tracer.get("stack")) for tracer in group.collision]
+        stacks += [self._stack(f"{who_of(tracer)}: was tracing", tracer.get("stack")) for tracer in group.collision]
         dropped = witness.get("tracers_dropped", 0)
         follows = ""
         if group.consequences:
@@ -162,10 +162,10 @@ class Shower:
             group.trial,
             group.scenario_id,
             message=clip(group.text, LONGEST_REASON) or "no reason was recorded",
-            who=_exit(group.exit),
+            who=exit_of(group.exit),
             stacks=tuple(Stack(title, "", self.budget.take(text)) for text, title in texts if text),
             stacks_title="Stacks of all threads, and the end of its output",
-            events=tuple(_event(event) for event in group.last_events),
+            events=tuple(event_of(event) for event in group.last_events),
         )
 
     def _example(
@@ -198,13 +198,13 @@ def _most(groups: Sequence[Occasion]) -> list[Occasion]:
     return sorted(groups, key=lambda group: -group.count)[:MOST_OCCASIONS]
 
 
-def _who(error: Mapping[str, Any]) -> str:
+def who_of(error: Mapping[str, Any]) -> str:
     """`drafter-1`, with its thread where that is called otherwise."""
     worker, thread = (one_line(str(error.get(key) or "?"), 100) for key in ("worker", "thread"))
     return worker if worker == thread else f"{worker} (thread {thread})"
 
 
-def _exit(ended: Mapping[str, Any]) -> str:
+def exit_of(ended: Mapping[str, Any]) -> str:
     how = one_line(str(ended.get("how") or ""), 200)
     if ended.get("signal"):
         return f"The process ended by {one_line(str(ended['signal']), 50)} ({how})."
@@ -213,7 +213,7 @@ def _exit(ended: Mapping[str, Any]) -> str:
     return f"The process: {how}." if how else ""
 
 
-def _event(event: Mapping[str, Any]) -> tuple[str, ...]:
+def event_of(event: Mapping[str, Any]) -> tuple[str, ...]:
     at = event.get("t")
     rest = {key: value for key, value in event.items() if key not in ("t", "th", "id", "w", "k")}
     return (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.analysis.errors import ErrorGroup
+from harness.analysis.paths import shorten
 from harness.analysis.summary import RunSummary, ScenarioSummary
 from harness.core.matrix import Judgement
 from harness.core.outcome import INCOMPLETE, OK, SKIPPED
@@ -107,8 +107,8 @@ def innermost(stack: str, frames: int = FRAMES) -> list[str]:
 
 
 def _readable(stack: str) -> list[str]:
-    """Its lines; a subject sees the harness through a link in a temporary folder that is gone by now."""
-    return re.sub(r'File "[^"]*/harness-[^/"]+/harness/', 'File "harness/', stack.rstrip()).splitlines()
+    """Its lines, with short paths."""
+    return shorten(stack.rstrip()).splitlines()
 
 
 def _error(group: ErrorGroup, whole: bool) -> list[str]:

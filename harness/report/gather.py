@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 from harness.analysis.summary import Collector, RunSummary
 from harness.control.request import Row
 from harness.core.outcome import OK
+from harness.report.chosen import Chooser
+from harness.report.tallies import Tallies
 from harness.report.text import without_numbers
 
 STUCK = ("deadlock", "hang", "crash")
@@ -99,6 +101,8 @@ class Gathered:
         self.errors_dropped = 0
         self.probes_off: dict[str, int] = {}
         self.software: dict[tuple[str, str], int] = {}
+        self.tallies: dict[str, Tallies] = {}
+        self.chooser = Chooser()
 
     def add(self, row: Row) -> None:
         """Count one row, which must be sound."""
@@ -110,6 +114,8 @@ class Gathered:
         self._add_stuck(row)
         self._add_findings(row)
         self._add_oracles(row)
+        self.tallies.setdefault(row["scenario_id"], Tallies()).add(row)
+        self.chooser.add(row)
         for probe, state in row["probes"].items():
             if state == "off":
                 self.probes_off[probe] = self.probes_off.get(probe, 0) + 1

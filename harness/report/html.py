@@ -18,12 +18,19 @@ from harness.core.errors import RunFolderError
 from harness.report.page import Page, build_page
 from harness.report.rundata import read_run
 from harness.report.text import visible
+from harness.report.trialpage import TrialPage
+from harness.report.watch_page import WatchPage, build_watch_page, is_watch
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 NAME = "report.html"
 TEMPLATE = "page.html"
+TRIAL_TEMPLATE = "trial.html"
+WATCH_TEMPLATE = "watched.html"
+STYLES = ("page.css", "grid.css", "charts.css", "trial.css")
+SCRIPTS = ("base.js", "grid.js", "timeline.js", "canvas.js", "trial.js", "start.js")
+"""Parts of the one style and the one script, in their order."""
 
 
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
@@ -31,10 +38,11 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
 
     Raises RunFolderError: no run folder, one that cannot be read or is a newer harness', or the file cannot be written.
     """
-    return write_page(build_page(read_run(run_dir)), out or run_dir / NAME)
+    data = read_run(run_dir)
+    return write_page(build_watch_page(data) if is_watch(data) else build_page(data), out or run_dir / NAME)
 
 
-def write_page(page: Page, path: Path) -> Path:
+def write_page(page: Page | TrialPage | WatchPage, path: Path) -> Path:
     """Write a page, as a whole or not at all. Raises RunFolderError: the file cannot be written."""
     if path.is_dir():
         raise RunFolderError(f"{path} is a folder; name a file with --out, for example {path / NAME}")
@@ -51,14 +59,16 @@ def write_page(page: Page, path: Path) -> Path:
     return path
 
 
-def render(page: Page) -> str:
+def render(page: Page | TrialPage | WatchPage) -> str:
     """The page as HTML."""
-    return _template().render(page=page)
+    if isinstance(page, WatchPage):
+        return _template(WATCH_TEMPLATE).render(page=page)
+    return _template(TRIAL_TEMPLATE if isinstance(page, TrialPage) else TEMPLATE).render(page=page)
 
 
 @cache
-def _template() -> Template:
-    """The page's template, with style, script and policy in place."""
+def _template(name: str) -> Template:
+    """A template, with style, script and policy in place."""
     import jinja2  # here, so that a command line that only lists or runs does not wait for it
     from markupsafe import Markup
 
@@ -70,13 +80,13 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    style, script = (_source(name) for name in ("page.css", "page.js"))
+    style, script = ("\n".join(map(_source, names)) for names in (STYLES, SCRIPTS))
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     environment.globals.update(style=Markup(style), script=Markup(script), policy=policy)
-    return environment.get_template(TEMPLATE)
+    return environment.get_template(name)
 
 
 def _source(name: str) -> str:

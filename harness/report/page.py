@@ -9,6 +9,9 @@ from pathlib import Path
 from harness.analysis.intervals import CONFIDENCE, P_MIN, trials_for_safe
 from harness.report import facts
 from harness.report.answer import Answer, answer
+from harness.report.charts import Charts, charts_of
+from harness.report.comparison import Comparison, comparison_of
+from harness.report.embed import Embedded, embed, good_stories
 from harness.report.evidence import MOST_ERRORS, MOST_OCCASIONS, Budget, Example, Shower
 from harness.report.expectations import Expectations, expectations_of, judgement
 from harness.report.gather import Groups, Occasion, Oracle
@@ -34,6 +37,10 @@ HOW_TO_READ = (
     (
         "Anything between is undecided, and the bound beside it is what the trials so far exclude: 0/5 (≤ 45 %) says "
         "that a failure in up to 45 % of all trials would still fit what was seen."
+    ),
+    (
+        "Beside a count stands what the rate may be, exact (Clopper and Pearson) at "
+        f"{percent(CONFIDENCE)} confidence: 3/5 (15–95 %) lies between the two, 0/5 (≤ 45 %) and 5/5 (≥ 55 %) beyond one."
     ),
 )
 
@@ -66,8 +73,10 @@ class Page:
     unsaid: str
     scenarios: tuple[ScenarioView, ...]
     expectations: Expectations
+    comparison: Comparison | None
     speed: tuple[SpeedGroup, ...]
     speed_more: int
+    charts: Charts
     errors: Evidence
     dense: Evidence
     stuck: Evidence
@@ -79,10 +88,12 @@ class Page:
     environment: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]
     how_to_read: tuple[str, ...]
+    embedded: Embedded
+    one_trial: str
 
 
-def build_page(data: RunData) -> Page:
-    """The page of a run."""
+def build_page(data: RunData, baseline: RunData | None = None) -> Page:
+    """The page of a run, compared with another where there is one."""
     views = scenario_views(data)
     shown = most_telling(views, MOST_SCENARIOS)
     values = {view.id: data.values[view.id] for view in shown}
@@ -90,7 +101,7 @@ def build_page(data: RunData) -> Page:
     others = [axis for axis in varying(values) if axis != STRATEGY]
     ran = [item for item in data.summary.scenarios if item.id in anchors]
     speed = speed_groups(ran, data.gathered.measures, others, anchors)
-    expectations = expectations_of(shown, data.matrix, data.unjudged)
+    expectations = expectations_of(data, shown)
     budget = Budget()
     shower = Shower(
         data.names, data.command, lambda trial: f"{data.run_dir}/trials/{trial}/", data.source.trial_file, budget
@@ -102,6 +113,8 @@ def build_page(data: RunData) -> Page:
         max(0, len(data.summary.errors) - MOST_ERRORS),
         f"{plural(dropped, 'further error')} counted by trials that kept no more of them." if dropped else "",
     )
+    embedded = embed(data, shown)
+    charts = charts_of(gathered.tallies, values, good_stories(embedded, gathered.chooser.kept), data.names)
     dense = Evidence(tuple(shower.dense(gathered.dense.values())), _more(gathered.dense), _dense_note(data))
     stuck = Evidence(tuple(shower.stuck(gathered.stuck.values())), _more(gathered.stuck))
     findings = Evidence(tuple(shower.findings(gathered.findings.values())), _more(gathered.findings))
@@ -118,8 +131,10 @@ def build_page(data: RunData) -> Page:
         unsaid=left_out(list(values.values()), data.varying),
         scenarios=tuple(shown),
         expectations=expectations,
+        comparison=None if baseline is None else comparison_of(baseline, data, anchors),
         speed=tuple(speed[:MOST_SPEED_GROUPS]),
         speed_more=max(0, len(speed) - MOST_SPEED_GROUPS),
+        charts=charts,
         errors=errors,
         dense=dense,
         stuck=stuck,
@@ -131,6 +146,8 @@ def build_page(data: RunData) -> Page:
         environment=tuple(facts.environment_table(data.environment)),
         commands=_commands(data),
         how_to_read=HOW_TO_READ,
+        embedded=embedded,
+        one_trial=f"harness report {shlex.quote(data.run_dir)} --trial ID",
     )
 
 

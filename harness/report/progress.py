@@ -17,6 +17,7 @@ from rich.text import Text
 
 from harness.core.outcome import is_failure
 from harness.report import wording
+from harness.report.live import Standings
 
 PLAIN_EVERY_S = 10.0
 MOST_RUNNING = 8
@@ -141,6 +142,7 @@ class LiveProgress(Progress):
         self._console = console
         self._title = title
         self._every = every
+        self._standings = Standings()
         self._live = Live(
             console=console, get_renderable=self.render, refresh_per_second=4, transient=True, redirect_stdout=False
         )
@@ -156,6 +158,8 @@ class LiveProgress(Progress):
 
     def ended(self, row: Mapping[str, Any]) -> None:
         super().ended(row)
+        with self._mutex:
+            self._standings.add(row)
         failed = row["outcome"] not in ("ok", "skipped")
         if failed or self._every:
             line = Text(f"{row['outcome']} ", style="red" if failed else "green")
@@ -166,7 +170,7 @@ class LiveProgress(Progress):
         self._console.print(Text(f"note: {text}"))
 
     def render(self) -> RenderableType:
-        """Bar and counts, then what is running."""
+        """Bar and counts, then what is running, then how the scenarios stand."""
         with self._mutex:
             bar = Table.grid(padding=(0, 1))
             bar.add_row(
@@ -184,7 +188,8 @@ class LiveProgress(Progress):
                 line = Text(f"  {wording.duration(now - since):>6} {name}", style="dim", no_wrap=True)
                 line.truncate(max(20, self._console.width - 1), overflow="ellipsis")
                 lines.append(line)
-            return Group(*lines)
+            table = self._standings.table(self._console.height - len(lines) - 1)
+            return Group(*lines, *([table] if table else []))
 
 
 def make_progress(console: Console, title: str, *, quiet: bool, verbose: bool) -> Progress:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.judging import Standing, judge_run, standings
 from harness.analysis.summary import RunSummary, ScenarioSummary
 from harness.core.axes import Value
 from harness.core.errors import UserError
@@ -17,7 +18,6 @@ from harness.core.where import parse_where
 from harness.report.facts import Reruns, shown_path
 from harness.report.gather import Gathered, gather
 from harness.report.grid import varying
-from harness.report.judging import judge_run
 from harness.report.names import short_name
 from harness.report.source import Source, open_source
 from harness.report.text import clip
@@ -29,7 +29,8 @@ LONGEST_NAME = 300
 class RunData:
     """`not_run`: scenarios that were to run and have no row yet.
 
-    `judgements` by scenario id; where nothing could be judged, `unjudged` says why.
+    `judgements` by scenario id, and `standings` to each expectation by itself; where nothing could be judged, `unjudged`
+    says why.
     """
 
     source: Source
@@ -37,6 +38,7 @@ class RunData:
     summary: RunSummary
     not_run: Mapping[str, Scenario]
     judgements: Mapping[str, Sequence[Judgement]]
+    standings: Sequence[Standing]
     unjudged: str
     torch: str
 
@@ -104,8 +106,11 @@ def read_run(path: Path) -> RunData:
     torch = summary.torch or str(source.environment.get("torch") or "unknown")
     ran = {item.id for item in summary.scenarios}
     not_run = {name: scenario for name, scenario in planned.items() if name not in ran}
-    judgements, unjudged = _judgements(source.matrix, summary, torch, options.get("repeats"))
-    return RunData(source, gathered, summary, not_run, judgements, unjudged, torch)
+    repeats = options.get("repeats")
+    if not isinstance(repeats, int) or repeats < 1:
+        repeats = source.matrix.repeats if source.matrix else 1
+    judgements, stand, unjudged = _judged(source.matrix, summary, not_run, torch, repeats)
+    return RunData(source, gathered, summary, not_run, judgements, stand, unjudged, torch)
 
 
 def _planned(matrix: Matrix | None, only: object) -> dict[str, Scenario]:
@@ -122,13 +127,13 @@ def _planned(matrix: Matrix | None, only: object) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in chosen}
 
 
-def _judgements(
-    matrix: Matrix | None, summary: RunSummary, torch: str, repeats: object
-) -> tuple[Mapping[str, Sequence[Judgement]], str]:
-    """The judgements, and why there are none."""
+def _judged(
+    matrix: Matrix | None, summary: RunSummary, not_run: Mapping[str, Scenario], torch: str, repeats: int
+) -> tuple[Mapping[str, Sequence[Judgement]], Sequence[Standing], str]:
+    """Judgements, standings, and why there are none."""
     if matrix is None:
-        return {}, "the matrix of this run cannot be read"
+        return {}, (), "the matrix of this run cannot be read"
     try:
-        return judge_run(matrix, summary, torch, repeats if isinstance(repeats, int) else matrix.repeats), ""
+        return judge_run(matrix, summary, torch, repeats), standings(matrix, summary, not_run, torch, repeats), ""
     except UserError as error:  # a torch whose version is no version, and an expectation that asks for it
-        return {}, str(error)
+        return {}, (), str(error)

@@ -33,7 +33,7 @@ LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class ScenarioView:
-    """One scenario. Counts and measurements are texts; `count` is `3/5 (≤ 92 %)`, or "" where nothing was counted."""
+    """One scenario. Counts and measurements are texts; `count` is `3/5 (15–95 %)`, or "" where nothing was counted."""
 
     anchor: str
     state: str
@@ -82,7 +82,7 @@ def _view(data: RunData, item: ScenarioSummary, number: int) -> ScenarioView:
         word=WORDS[found][0],
         name=data.names[item.id],
         id=item.id,
-        count=wording.verdict(item).removeprefix(found).strip(),
+        count=wording.rate(item.failures, item.conclusive),
         labels=tuple((label, count) for label, count in item.outcomes.items() if label not in (OK, SKIPPED)),
         fx=_count(item, item.fx_errors),
         dense=_count(item, item.dense_calls, DENSE_PROBE),

@@ -23,6 +23,15 @@ MOST_TRACERS = 8
 MOST_EVENTS = 20
 MOST_ERRORS = 200
 MOST_WORKERS = 1_000
+_COUNTS = (
+    "fx_errors",
+    "dense_calls",
+    "compiles",
+    "errors_dropped",
+    "steps_ok",
+    "steps_failed",
+    "steps_expected",
+)
 _MOST_SECONDS = 1e15  # also keeps out what is no number, and integers that no float can hold
 
 
@@ -51,8 +60,8 @@ class Sounder:
             "outcome": primary(labels),
             "outcomes": labels,
             "reason": _text(raw.get("reason"), LONGEST_MESSAGE),
-            **{name: _count(raw.get(name)) for name in ("fx_errors", "dense_calls", "compiles", "errors_dropped")},
-            **{name: _seconds(raw.get(name)) for name in ("startup_s", "tokens_per_s", "wall_s")},
+            **{name: _count(raw.get(name)) for name in _COUNTS},
+            **{name: _seconds(raw.get(name)) for name in ("startup_s", "tokens_per_s", "wall_s", "start_s")},
             "errors": [_error(error) for error in _list(raw.get("errors"))[:MOST_ERRORS] if isinstance(error, dict)],
             "workers": {
                 _name(name): worker
@@ -61,6 +70,11 @@ class Sounder:
             },
             "probes": _texts(raw.get("probes")),
             "oracles": _texts(raw.get("oracles")),
+            "locks": _sums(raw.get("locks")),
+            "memory": _sums(raw.get("memory")),
+            "schedule": _dict(raw.get("schedule")),
+            "evidence": [_name(name) for name in _list(raw.get("evidence"))[:MOST_EVENTS]],
+            **{name: _count(raw.get(name)) for name in ("steps_ok", "steps_failed", "steps_expected")},
             "problems": [problem for problem in _list(raw.get("problems")) if isinstance(problem, dict)],
             "exit": _dict(raw.get("exit")),
             "last_events": [event for event in _list(raw.get("last_events")) if isinstance(event, dict)][-MOST_EVENTS:],
@@ -105,6 +119,7 @@ def _error(raw: Mapping[str, Any]) -> dict[str, Any]:
         "message": message,
         "fingerprint": _name(raw.get("fingerprint")) or f"{kind} {message[:LONGEST_NAME]}",
         **{name: _name(raw.get(name)) for name in ("worker", "thread", "region")},
+        "at_s": _seconds(raw.get("at_s")),
         "step": _count(raw["step"]) if isinstance(raw.get("step"), int) else None,
         "traceback": _text(raw.get("traceback"), LONGEST_STACK),
         "consequence": raw.get("consequence") is True,
@@ -129,6 +144,15 @@ def _name(value: object) -> str:
 
 def _texts(value: object) -> dict[str, str]:
     return {_name(name): _text(text, LONGEST_MESSAGE) for name, text in _dict(value).items() if isinstance(text, str)}
+
+
+def _sums(value: object) -> dict[str, dict[str, float]]:
+    """Name → its measures: locks, devices."""
+    return {
+        _name(name): {_name(key): float(number) for key, number in entry.items() if _seconds(number) is not None}
+        for name, entry in list(_dict(value).items())[:MOST_WORKERS]
+        if isinstance(entry, dict)
+    }
 
 
 def _count(value: object) -> int:

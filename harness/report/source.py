@@ -12,11 +12,15 @@ from harness.control.request import Row
 from harness.control.results import ENVIRONMENT, MATRIX, RESULTS, SCHEMA, is_finished, parse_row, read_environment
 from harness.control.rundir import TRIALS, is_run_folder
 from harness.core.errors import RunFolderError, UserError, nearest
+from harness.core.eventfile import LINES_NAME
 from harness.core.matrix import Matrix, parse_matrix
 from harness.report.sound import Sounder, UnsoundError
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes. A row has at most some 200 errors with their stacks; a longer line is damage, and is not held in memory."""
+
+LONGEST_EVENT = 64 * 1024
+"""Bytes of a line of an event log, which the subject writes in chunks of a quarter of that."""
 
 MOST_REASONS = 20
 LATEST = Path("reports") / "latest"
@@ -96,6 +100,23 @@ class Source:
             return ""
         cut = f"[… {size - longest:,} bytes left out …]" if size > longest else ""
         return "\n".join(filter(None, [cut, text] if end else [text, cut]))
+
+    def events(self, trial: str) -> Iterator[dict[str, Any]]:
+        """The events of a trial, as far as its log is whole; what is damaged is left out, and said."""
+        lost = 0
+        try:
+            with open(self.path / TRIALS / trial / LINES_NAME, "rb") as file:
+                while line := file.readline(LONGEST_EVENT):
+                    event = _event(line)
+                    if event is not None:
+                        yield event
+                    elif line.endswith(b"\n") or len(line) == LONGEST_EVENT:
+                        lost += 1  # a last line that was cut is how a subject that was killed ends
+        except (OSError, ValueError) as error:
+            self._notes.append(f"{TRIALS}/…/{LINES_NAME}: {getattr(error, 'strerror', None) or error}; left out.")
+        if lost:
+            said = "line that is" if lost == 1 else "lines that are"
+            self._notes.append(f"{TRIALS}/{trial}/{LINES_NAME}: {lost:,} {said} no event; left out.")
 
     def _lines(self, *, said: bool) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """(line number, offset, row); with `said`, what is no row is noted."""
@@ -178,6 +199,14 @@ def _row(line: bytes) -> dict[str, Any] | None:
         return parse_row(line)
     except RecursionError:  # brackets without end
         return None
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _is_newer(file: Path) -> bool:

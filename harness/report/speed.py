@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.resample import median_interval
 from harness.analysis.summary import ScenarioSummary
 from harness.core.axes import Value
 from harness.report.gather import Measures
@@ -14,9 +14,16 @@ from harness.report.wording import number
 STRATEGY = "lock"
 
 
+MOST_DOTS = 100
+
+
 @dataclass(frozen=True)
 class Measure:
-    """Median, smallest and largest of `n` trials as texts, and the same as percentages of the longest bar."""
+    """The median of `n` trials, as text, and what it is sure of: `spread` is its interval, or why it has none.
+
+    The rest are places along the longest bar, in percent: the median, the interval's ends ("" without one), and single
+    trials.
+    """
 
     n: int
     median: str
@@ -24,6 +31,7 @@ class Measure:
     bar: str
     low: str
     high: str
+    dots: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,9 +86,19 @@ def speed_groups(
 
 
 def _measure(values: Sequence[float], longest: float) -> Measure | None:
-    if not values:
+    found = median_interval(values)
+    if found is None:
         return None
-    median, low, high = statistics.median(values), min(values), max(values)
-    spread = f"{number(low)} to {number(high)}" if number(low) != number(high) else ""
-    bar, start, end = (f"{100 * value / longest if longest else 0:.1f}" for value in (median, low, high))
-    return Measure(len(values), number(median), spread, bar, start, end)
+
+    def place(value: float) -> str:
+        return f"{100 * value / longest if longest else 0:.1f}"
+
+    low, high, spread = "", "", ""
+    if found.low is not None and found.high is not None:
+        low, high = place(found.low), place(found.high)
+        spread = f"{number(found.low)} to {number(found.high)}"
+    elif number(min(values)) != number(max(values)):
+        spread = f"no interval; {number(min(values))} to {number(max(values))} seen"
+    step = max(1, len(values) // MOST_DOTS)
+    dots = tuple(dict.fromkeys(place(value) for value in sorted(values)[::step]))
+    return Measure(len(values), number(found.value), spread, place(found.value), low, high, dots)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 
+from harness.analysis.paths import shorten
+
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # invisible, or turning the direction of what follows
     "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"  # no text, or not to be encoded
 )
 _MARKERS = re.compile(r"^[ \t]*[\^~][\^~ \t]*\n?", re.MULTILINE)
-_PREFIXES = (
-    re.compile(r'(File ")[^"\n]*/(?:site|dist)-packages/'),
-    re.compile(r'(File ")[^"\n]*/lib/(?=python3\.\d+t?/)'),
-    re.compile(r'(File ")[^"\n]*/(?=harness/(?:pipeline|subject|torch_internals|core)/|harness/locks\.py")'),
-)
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d+),? in ([^\n]*)')
 _OBSERVER = re.compile(r"(?:^|/)harness/(?:subject|torch_internals)/")
 _MEANS_NOTHING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
@@ -65,9 +62,7 @@ def one_line(text: str, longest: int) -> str:
 
 def stack(text: str, longest: int) -> str:
     """A stack as people read it: the innermost frames kept whole, no lines of `^^^^`, paths from the package on."""
-    text = _MARKERS.sub("", text)
-    for prefix in _PREFIXES:
-        text = prefix.sub(r"\1", text)
+    text = shorten(_MARKERS.sub("", text))
     lines = (line if len(line) <= LONGEST_LINE else clip(line, LONGEST_LINE) for line in text.rstrip().split("\n"))
     return clip("\n".join(lines), longest, tail=0.75)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.analysis.intervals import failure_rate_lower
+from harness.analysis.intervals import failure_rate_interval, failure_rate_lower, failure_rate_upper
 from harness.analysis.summary import ScenarioSummary
 
 
@@ -40,6 +40,23 @@ def verdict(summary: ScenarioSummary, signs: Signs = UNICODE) -> str:
     if summary.failures == summary.conclusive:
         bound = f"{signs.ge} {percent(failure_rate_lower(summary.failures, summary.conclusive))}"
     return f"{summary.verdict} {summary.failures}/{summary.conclusive} ({bound})"
+
+
+def rate(failures: int, conclusive: int) -> str:
+    """`3/5 (15–95 %)`: the count with the exact interval of the rate at 95 %; one-sided, `0/5 (≤ 45 %)`, at either end.
+
+    "" where nothing was counted.
+    """
+    if not conclusive:
+        return ""
+    found = failure_rate_interval(failures, conclusive)
+    if not failures:
+        between = f"≤ {percent(failure_rate_upper(failures, conclusive))}"
+    elif failures == conclusive:
+        between = f"≥ {percent(failure_rate_lower(failures, conclusive))}"
+    else:
+        between = f"{percent(found.low).removesuffix(' %')}–{percent(found.high)}"
+    return f"{failures:,}/{conclusive:,} ({between})"
 
 
 def number(value: float | None, signs: Signs = UNICODE) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fake_events import write_events
 from fake_folder import ENVIRONMENT, write_folder
 from fake_runs import row
 
@@ -29,6 +30,7 @@ def hostile_rows(attack: str) -> list[dict[str, Any]]:
         "label": "fx_error",
         **dict.fromkeys(("type", "message", "fingerprint", "worker", "thread", "region", "traceback"), attack),
         "step": 1,
+        "at_s": 0.007,
         "tracers": [dict.fromkeys(("thread", "worker", "region", "stack"), attack)],
     }
     workers = {attack: {"dense_calls": 3, "facts": {"first_dense_stack": attack}}}
@@ -58,13 +60,29 @@ def hostile_environment(attack: str) -> dict[str, Any]:
     }
 
 
+def hostile_events(attack: str) -> list[dict[str, Any]]:
+    """A log in which every name and every text is the attack."""
+    kinds = {"region.enter": "r", "strategy_lock.acquired": "lock", "compile.start": "what", "wait.enter": "what"}
+    events: list[dict[str, Any]] = [
+        {"t": at * 1_000_000, "k": kind, key: attack} for at, (kind, key) in enumerate(kinds.items(), start=1)
+    ]
+    events += [
+        {"t": 5_000_000, "k": "memory", "d": attack, "a": 5, "r": 6},
+        {"t": 6_000_000, "k": "flag.checked", "answer": True, "tracers": attack},
+        {"t": 7_000_000, "k": "hang", "why": attack},
+        {"t": 8_000_000, "k": attack, attack: attack},
+    ]
+    return [{"th": attack, "id": 1, "w": attack, **event} for event in events]
+
+
 def hostile_folder(path: Path, attack: str) -> Path:
     """A run folder in which everything that can be is this text."""
     reason = json.dumps("".join(sign for sign in attack if sign.isprintable()))
     expect = f'[[expect]]\nwhere = "lock=none"\nmust = ["ok"]\nreason = {reason}\n'
     matrix = f'schema = 1\n[axes]\nlock = ["none", "per_call"]\n{expect}'
     write_folder(path, hostile_rows(attack), matrix=matrix, environment=hostile_environment(attack))
+    for trial in ("default--r0", "default--r1", "default--r3"):
+        write_events(path, trial, hostile_events(attack))
     folder = path / "trials" / "default--r1"
-    folder.mkdir(parents=True)
     (folder / "stacks.txt").write_bytes(attack.encode("utf-8", "surrogatepass") + b"\xff\xfe")
     return path

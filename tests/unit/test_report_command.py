@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fake_events import collision, write_events
 from fake_folder import ENVIRONMENT, write_folder
 from fake_runs import row
 
@@ -87,3 +88,25 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert words in err
+
+
+def test_one_trial_has_a_page_in_its_own_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_folder(Path("run"), [row()], matrix=MATRIX)
+    write_events(Path("run"), "default--r0", collision())
+    assert report(capsys, "run", "--trial", "default--r0") == (0, "run/trials/default--r0/report.html\n", "")
+    code, out, _ = report(capsys, "run", "--trial", "default--r0", "--out", "x.html", "--json")
+    document = json.loads(out)
+    assert (code, document["report"], document["trial"]) == (0, str(tmp_path / "x.html"), "default--r0")
+    assert document["answer"] == "This trial ended well."
+
+
+def test_a_trial_without_a_folder_has_its_page_beside_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(Path("run"), [row()], matrix=MATRIX)
+    assert report(capsys, "run", "--trial", "default--r0") == (0, "run/trial.html\n", "")
+
+
+def test_a_trial_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(Path("run"), [row()], matrix=MATRIX)
+    code, out, err = report(capsys, "run", "--trial", "default--r7")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith('error: run has no trial default--r7 (did you mean "default--r0"?)')

@@ -1,0 +1,249 @@
+"""A trial as the text of an issue for PyTorch: everything that somebody needs who has never heard of the harness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.analysis.dumps import join, parse
+from harness.analysis.explain import Match, match
+from harness.analysis.intervals import CONFIDENCE, failure_rate_interval
+from harness.analysis.paths import without_home
+from harness.control.environment import allowed_variables
+from harness.core.errors import UserError
+from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+from harness.hazards import find
+from harness.hazards.base import Hazard
+from harness.hazards.minimal import script_of
+from harness.report.answer import FAILURE_WORDS
+from harness.report.facts import environment_table
+from harness.report.markdown import block, plain, table
+from harness.report.text import one_line, stack
+from harness.report.trial_source import Trial
+from harness.report.witness import interleaving
+from harness.report.wording import percent, plural
+
+LONGEST_STACK = 8_000
+LONGEST_DUMP = 12_000
+LONGEST_HEADLINE = 110
+MOST_EVENTS = 40
+_FACTS = ("torch", "cuda", "python", "implementation", "harness", "platform", "cpu", "cores", "cores_usable", "gpus")
+
+_FRAME = re.compile(r'^  File "([^"\n]*)", line \d+', re.MULTILINE)
+_OBSERVER = re.compile(r"harness/(?:subject|torch_internals)/")
+
+EXPECTED: dict[str, str] = {
+    "fx_error": "A compiled callable runs in one thread whatever another thread traces or compiles.",
+    "graph_corrupt": "A thread's compile or trace sees nothing of what another thread does meanwhile.",
+    "dense": "A compiled function runs compiled, or an error or a warning says each time that it does not.",
+    "numerics": "The numbers do not depend on what other threads compile meanwhile.",
+    "no_grad": "Every parameter that was used gets a gradient, or an error says why not.",
+    "state_leak": "What one thread sets or compiles does not change process-wide state under another.",
+    "deadlock": "Both threads go on: no lock is held while waiting for a thread that may want it.",
+    "hang": "The threads go on.",
+}
+_EXPECTED_ELSE = "The step runs as it does when no other thread compiles."
+
+
+def upstream_text(trial: Trial, hazard: str = "") -> str:
+    """The issue. `hazard`: its id in the catalogue, "" to find it by the stacks.
+
+    Raises UserError: the trial did not fail, or no hazard is called so.
+    """
+    label = next((one for one in trial.row["outcomes"] if one in FAILURES), "")
+    if not label:
+        silent = [one for one in trial.row["outcomes"] if one in (*INCOMPLETE, SKIPPED)]
+        said = f"it says nothing of torch ({', '.join(silent)})" if silent else "it ended well"
+        raise UserError(f"{trial.folder}: there is nothing to report: {said}; give a trial that failed")
+    known, alike = _hazard(trial, hazard)
+    lines = [f"# {_title(trial, label, known)}", ""]
+    lines += _what_happened(trial, label)
+    lines += _stacks(trial, label)
+    lines += _witness(trial)
+    lines += _why(known, alike)
+    lines += ["## Expected behaviour", "", EXPECTED.get(label, _EXPECTED_ELSE), ""]
+    lines += _script(known, alike)
+    lines += _environment(trial)
+    text = without_home("\n".join(lines)).rstrip()
+    return re.sub(r"\n{3,}(?=## )", "\n\n", text) + "\n"
+
+
+def _hazard(trial: Trial, name: str) -> tuple[Hazard | None, list[Match]]:
+    """What the catalogue has for it, and what else of it would look the same."""
+    if name:
+        return find(name), []
+    found = match(join([parse(text) for text in _texts(trial)]), torch=_version(trial))
+    if trial.hazard:
+        try:
+            return find(trial.hazard), []
+        except UserError:  # a case of a file, or of another version's catalogue
+            pass
+    return (found[0].hazard, found[1:]) if found else (None, [])
+
+
+def _texts(trial: Trial) -> list[str]:
+    errors = [error for error in trial.row["errors"] if not error["consequence"]]
+    return [*(str(error["traceback"]) for error in errors), trial.stacks]
+
+
+def _version(trial: Trial) -> str:
+    torch = str(trial.row["torch"] or trial.environment.get("torch") or "")
+    return torch if torch[:1].isdigit() else ""
+
+
+def _title(trial: Trial, label: str, known: Hazard | None) -> str:
+    first = _first(trial)
+    what = f"{first['type']}: {_headline(first['message'])}" if first else FAILURE_WORDS.get(label, label)
+    return plain(f"{known.title}: {what}" if known else f"Multi-threaded training: {what}", 300)
+
+
+def _headline(message: str) -> str:
+    """The first sentence of a message, cut at a word."""
+    line = one_line(message, LONGEST_STACK).split(". ")[0]
+    return line if len(line) <= LONGEST_HEADLINE else line[:LONGEST_HEADLINE].rsplit(" ", 1)[0] + " …"
+
+
+def _first(trial: Trial) -> Mapping[str, Any] | None:
+    errors = [error for error in trial.row["errors"] if not error["consequence"]]
+    return max(errors, key=lambda error: bool(error["tracers"]), default=None)
+
+
+def _what_happened(trial: Trial, label: str) -> list[str]:
+    row = trial.row
+    lines = ["## What happened", ""]
+    first = _first(trial)
+    if first:
+        where = f" in `{one_line(first['region'], 40)}`" if str(first["region"]).isidentifier() else ""
+        lines += [f"In a process whose threads share compiled code, {plain(_who(first))} failed{where}:", ""]
+        lines += [block(f"{first['type']}: {first['message']}", 2_000), ""]
+        others = [plain(_who(tracer)) for tracer in first["tracers"]]
+        if others:
+            lines += [f"At that moment {' and '.join(others)} was inside an FX trace.", ""]
+    if row["reason"]:
+        lines += [block(row["reason"], 2_000), ""]
+    for problem in row["problems"][:5]:
+        lines += [f"* {plain(str(problem.get('label', '')))}: {plain(str(problem.get('text', '')), 500)}"]
+    if row["dense_calls"]:
+        lines += [f"{plural(row['dense_calls'], 'attention call')} ran uncompiled.", ""]
+    ended = row["exit"]
+    if ended.get("signal") and label in ("crash", "cuda_fault"):
+        lines += [f"The process ended by {plain(str(ended['signal']))}.", ""]
+    told = [labels for labels in trial.others if not set(labels) <= {*INCOMPLETE, SKIPPED}]
+    if len(told) > 1:
+        failed = sum(bool(set(labels) & set(FAILURES)) for labels in told)
+        rate = failure_rate_interval(failed, len(told))
+        bounds = f"{percent(rate.low)} to {percent(rate.high)} at {percent(CONFIDENCE)} confidence"
+        runs = f"Of {plural(len(told), 'run')} of the same program, each in a process of its own, {failed} failed"
+        lines += [f"{runs} ({bounds})."]
+    return [*lines, ""]
+
+
+def _who(part: Mapping[str, Any]) -> str:
+    worker, thread = (one_line(str(part.get(key) or "?"), 60) for key in ("worker", "thread"))
+    return f"thread {thread}" if worker in (thread, "?") else f"thread {thread} (working for {worker})"
+
+
+def _stacks(trial: Trial, label: str) -> list[str]:
+    lines = ["## Stacks", ""]
+    first = _first(trial)
+    if first:
+        lines += [f"{plain(_who(first))}, which failed:", "", block(stack(first["traceback"], LONGEST_STACK)), ""]
+        for tracer in first["tracers"]:
+            text = without_observers(stack(tracer["stack"], LONGEST_STACK))
+            lines += [f"{plain(_who(tracer))}, which was tracing:", "", block(text), ""]
+    dense = [
+        (name, worker["facts"]["first_dense_stack"])
+        for name, worker in trial.row["workers"].items()
+        if isinstance(worker.get("facts"), dict) and isinstance(worker["facts"].get("first_dense_stack"), str)
+    ]
+    for name, text in dense[:1]:
+        lines += [f"the first uncompiled call, of {plain(name)}:", "", block(stack(text, LONGEST_STACK)), ""]
+    if trial.stacks.strip() and (label in ("deadlock", "hang", "crash", "cuda_fault") or not first):
+        lines += ["all threads:", "", block(stack(trial.stacks, LONGEST_DUMP), LONGEST_DUMP + 200), ""]
+    return lines if len(lines) > 2 else []
+
+
+def without_observers(text: str) -> str:
+    """A stack, outermost call first, up to its last frame of torch, when below it only the harness watched and waited."""
+    frames = list(_FRAME.finditer(text))
+    last = next((n for n in range(len(frames) - 1, -1, -1) if frames[n][1].startswith("torch/")), None)
+    if last is None or last + 1 == len(frames) or not _OBSERVER.match(frames[last + 1][1]):
+        return text
+    return text[: frames[last + 1].start()].rstrip()
+
+
+def _witness(trial: Trial) -> list[str]:
+    """The interleaving of a plan, or the last events of the threads before the first failure."""
+    if trial.witness:
+        return ["## The order that makes it happen", "", block("\n".join(interleaving(trial.witness)), 12_000), ""]
+    failures = ("step.failed", "deadlock", "hang", "flag.checked")
+    place = next((n for n, event in enumerate(trial.events) if event["k"] in failures), len(trial.events) - 1)
+    events = trial.events[max(0, place - MOST_EVENTS + 1) : place + 2]
+    if not events:
+        return []
+    zero = events[0]["t"]
+    rows = [
+        f"{(event['t'] - zero) / 1e6:10.3f} ms  {one_line(str(event.get('th', '')), 24):24}  {one_line(_said(event), 120)}"
+        for event in events
+    ]
+    return ["## The last events before it", "", block("\n".join(rows), 12_000), ""]
+
+
+def _said(event: Mapping[str, Any]) -> str:
+    more = {key: value for key, value in event.items() if key not in ("t", "th", "id", "w", "k")}
+    return " ".join([str(event["k"]), *(f"{key}={value}" for key, value in more.items())])
+
+
+def _why(known: Hazard | None, alike: Sequence[Match]) -> list[str]:
+    if known is None:
+        return []
+    parts = [known.window, known.access, known.effect]
+    lines = [
+        "## Why",
+        "",
+        " × ".join(plain(part, 600) for part in parts[:2] if part) + ".",
+        "",
+        plain(parts[2], 600) + ".",
+        "",
+    ]
+    if known.versions:
+        lines += [f"Releases it is known of: {plain(known.versions)}", ""]
+    lines += [f"* torch {plain(release)}: {plain(text, 400)}" for release, text in known.found.items()]
+    lines += [f"* {reference}" for reference in known.reference]
+    others = [one.hazard.title for one in alike]
+    lines += ["", f"It could also be: {plain('; '.join(others), 600)}."] if others else []
+    return [*lines, ""]
+
+
+def _script(known: Hazard | None, alike: Sequence[Match]) -> list[str]:
+    """The script of the hazard; where it has none, of the next that would look the same, which is said."""
+    candidates = [known, *(one.hazard for one in alike)] if known else []
+    hazard = next((one for one in candidates if script_of(one.id)), None)
+    if hazard is None:
+        return []
+    lines = ["## Minimal script", "", "It needs nothing but torch, and ends with exit code 1 when it happens.", ""]
+    if hazard is not known:
+        lines[2] += f" It shows the nearest that can be shown so: {plain(hazard.title)}."
+    return [*lines, block(script_of(hazard.id), 20_000, "python"), ""]
+
+
+def _environment(trial: Trial) -> list[str]:
+    """Facts by name; whatever else the file may hold is left out."""
+    facts = {key: trial.environment[key] for key in _FACTS if key in trial.environment}
+    facts["torch"] = trial.row["torch"] or facts.get("torch")
+    packages = trial.environment.get("packages")
+    variables = trial.environment.get("variables")
+    if isinstance(packages, dict):
+        facts["packages"] = packages
+    if isinstance(variables, dict):
+        facts["variables"] = allowed_variables({str(name): str(value) for name, value in variables.items()})
+    scenario = ", ".join(f"{axis}={value}" for axis, value in trial.row["scenario"].items())
+    rows = [(plain(name), plain(value, 600)) for name, value in environment_table(facts)]
+    return [
+        "## Environment",
+        "",
+        *table(("", ""), rows),
+        "",
+        f"Found with dflash-harness, scenario: {plain(scenario, 1_000)}",
+    ]

@@ -1,0 +1,138 @@
+"""This process's own threads: what is read of objects without running their code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from harness.subject.live import Live, explain_hang, frames_of, threads_now
+
+
+class Plain:
+    shared = threading.Lock()
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    @property
+    def trap(self) -> object:
+        raise AssertionError("a property was run")
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"__getattr__({name}) was run")
+
+
+class Slots:
+    __slots__ = ("empty", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def nobody(_ident: int) -> str:
+    return ""
+
+
+def test_attributes_come_from_dictionaries_slots_and_classes_only() -> None:
+    plain, slots = Plain(), Slots()
+    assert Live(plain, nobody).attribute("lock").value is plain.lock  # type: ignore[union-attr]
+    assert Live(plain, nobody).attribute("shared").value is Plain.shared  # type: ignore[union-attr]
+    assert Live(Plain, nobody).attribute("shared").value is Plain.shared  # type: ignore[union-attr]
+    assert Live(slots, nobody).attribute("lock").value is slots.lock  # type: ignore[union-attr]
+    assert Live(threading, nobody).attribute("Lock").value is threading.Lock  # type: ignore[union-attr]
+    for value, name in ((plain, "trap"), (plain, "missing"), (slots, "empty"), (slots, "missing")):
+        assert Live(value, nobody).attribute(name) is None
+
+
+@pytest.mark.parametrize(
+    ("items", "index", "there"), [([1, 2], 1, True), ([1], 5, False), ({"a": 2}, "a", True), ("ab", 0, False)]
+)
+def test_items_of_plain_containers(items: object, index: object, there: bool) -> None:
+    assert (Live(items, nobody).item(Live(index, nobody)) is not None) is there
+
+
+def test_the_owner_of_a_reentrant_lock_and_of_a_condition() -> None:
+    lock, condition = threading.RLock(), threading.Condition()
+    assert Live(lock, nobody).fact("owner") is None
+    with lock, condition:
+        assert Live(lock, nobody).fact("owner") == threading.get_ident()
+        assert Live(condition, nobody).fact("owner") == threading.get_ident()
+    assert Live(threading.Barrier(3), nobody).fact("parties") == 3
+    assert Live(threading.current_thread(), nobody).fact("ident") == threading.get_ident()
+
+
+def test_frames_know_locals_globals_and_the_instruction() -> None:
+    here = "a local"
+    found = frames_of(sys._getframe(), nobody)[0]
+    assert found.function.endswith("test_frames_know_locals_globals_and_the_instruction")
+    assert found.names("here").value is here  # type: ignore[union-attr]
+    assert found.names("Plain").value is Plain  # type: ignore[union-attr]
+    assert found.names("no_such_name") is None
+    assert found.span is not None
+    assert found.span[0] == found.line
+
+
+@contextmanager
+def blocked(lock: threading.Lock, name: str) -> Iterator[threading.Thread]:
+    """A thread that waits for `lock`, which this one holds."""
+    begun = threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        with lock:
+            pass
+
+    with lock:
+        thread = threading.Thread(target=wait, name=name)
+        thread.start()
+        assert begun.wait(10)
+        yield thread
+    thread.join(10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time by thread is read from /proc")
+def test_a_thread_that_waits_sleeps_and_one_that_works_does_not() -> None:
+    stopped: list[bool] = []
+
+    def work() -> None:
+        while not stopped:
+            pass  # met at the one jump of the loop, whenever it gives the interpreter away
+
+    worker = threading.Thread(target=work, name="worker")
+    worker.start()
+    try:
+        with blocked(threading.Lock(), "waiter"):
+            for _ in range(20):  # on a machine that does other work it may not run for a while
+                threads = {thread.name: thread for thread in threads_now(nobody, (), pause_s=0.2)}
+                if threads["waiter"].still and threads["waiter"].asleep and threads["worker"].asleep is False:
+                    return
+    finally:
+        stopped.append(True)
+        worker.join(10)
+    raise AssertionError("never seen so")
+
+
+def test_a_healthy_wait_is_explained_and_is_no_finding_of_a_cycle() -> None:
+    lock = threading.Lock()
+    with blocked(lock, "waiter") as thread:
+        for _ in range(20):
+            found = explain_hang(nobody, [], leave_out=())
+            waits = {wait.thread.name: wait for wait in found.waits}
+            if "waiter" in waits:
+                break
+        assert thread.is_alive()
+    assert "lock `lock`" in waits["waiter"].what
+    assert not [finding for finding in found.findings if finding.kind == "cycle"]
+
+
+def test_a_name_is_given_to_an_owner_that_has_ended() -> None:
+    lock = threading.RLock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join(10)
+    owner = Live(lock, lambda ident: f"name of {ident}").fact("owner name")
+    assert owner == f"name of {thread.ident}"

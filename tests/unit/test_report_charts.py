@@ -1,0 +1,137 @@
+"""Charts as numbers: to scale, with intervals where there are enough trials, and with the same as a table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from fake_events import collision
+from fake_runs import row
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report_spans import ROLES
+
+from harness.core.scenario import Scenario
+from harness.report.charts import Charts, charts_of, step_times
+from harness.report.gather import Measures
+from harness.report.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plot
+from harness.report.sound import Sounder
+from harness.report.spans import tell
+from harness.report.speed import speed_groups
+from harness.report.tallies import Tallies
+
+
+def places(points: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in (pair.split(",") for pair in points.split())]
+
+
+def test_a_line_is_to_scale() -> None:
+    found = plot("t", [("a", [(0, 0), (5, 10), (10, 20)])], "x", "y")
+    assert places(found.lines[0].points) == [
+        (LEFT, HEIGHT - BOTTOM),
+        ((LEFT + WIDTH - RIGHT) / 2, (HEIGHT - BOTTOM + TOP) / 2),
+        (WIDTH - RIGHT, TOP),
+    ]
+    assert [tick.text for tick in found.y_ticks] == ["0", "5", "10", "15", "20"]
+    assert (found.columns, found.lines[0].cells) == (("0", "5", "10"), ("0", "10", "20"))
+
+
+def test_a_logarithmic_line_rises_evenly_by_tens() -> None:
+    found = plot("t", [("a", [(0, 0.1), (1, 1), (2, 10)])], "x", "y", log=True)
+    first, middle, last = (y for _, y in places(found.lines[0].points))
+    assert middle - last == pytest.approx(first - middle, abs=0.11)
+    assert [tick.text for tick in found.y_ticks] == ["0.1", "1", "10"]
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 1e12), max_size=400), max_size=10),
+    st.booleans(),
+    st.none() | st.floats(1e-6, 1e12),
+)
+def test_whatever_was_measured_stays_inside(values: list[list[float]], log: bool, top: float | None) -> None:
+    series = [(str(n), [(float(x), y) for x, y in enumerate(line)]) for n, line in enumerate(values)]
+    found = plot("t", series, "x", "y", log=log, top=top)
+    for line in found.lines:
+        for x, y in places(line.points):
+            assert LEFT - 0.1 <= x <= WIDTH - RIGHT + 0.1
+            assert TOP - 0.1 <= y <= HEIGHT - BOTTOM + 0.1
+    assert len(found.lines) + found.left_out == sum(bool(line) for line in values)
+    assert len(found.columns) <= 12
+
+
+def speed(values: list[float]) -> Any:
+    from harness.analysis.summary import summarise
+
+    rows = [row(Scenario(), repeat, startup_s=value) for repeat, value in enumerate(values)]
+    [group] = speed_groups(summarise(rows).scenarios, {Scenario().id: Measures(values, [])}, [], {})
+    return group.rows[0].startup
+
+
+def test_six_trials_bound_a_median_and_five_do_not() -> None:
+    assert speed([1.0, 2.0, 3.0, 4.0, 5.0]).low == ""
+    assert speed([1.0, 2.0, 3.0, 4.0, 5.0]).spread == "no interval; 1.0 to 5.0 seen"
+    six = speed([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert (six.median, six.spread, six.low, six.high) == ("3.5", "1.0 to 6.0", "16.7", "100.0")
+    many = speed([10.0 + n for n in range(61)])
+    assert (many.median, many.spread) == ("40.0", "32.0 to 48.0"), "order statistics 23 and 39 of 61"
+
+
+def tallied(rows: list[dict[str, Any]]) -> Tallies:
+    found = Tallies()
+    for one in rows:
+        found.add(Sounder().sound(one))
+    return found
+
+
+def charts(*tallies: tuple[Scenario, Tallies]) -> Charts:
+    return charts_of({s.id: t for s, t in tallies}, {s.id: s.to_dict() for s, _ in tallies}, [], {})
+
+
+def worker(compiles: int, dense: int = 0) -> dict[str, Any]:
+    return {"role": "drafter", "compiles": compiles, "dense_calls": dense, "facts": {}}
+
+
+def test_work_is_by_thread_and_a_mean_of_trials() -> None:
+    rows = [
+        row(None, 0, workers={"drafter-0": worker(2), "drafter-1": worker(1)}, compiles=4),
+        row(None, 1, workers={"drafter-0": worker(1), "drafter-1": worker(0)}, compiles=1),
+    ]
+    compiles, dense = charts((Scenario(), tallied(rows))).work
+    assert compiles.columns == ("drafter-0", "drafter-1", "(no worker)")
+    assert [(bar.text, bar.length) for bar in compiles.rows[0][1]] == [
+        ("1.50", "100.0"),
+        ("0.50", "33.3"),
+        ("0.50", "33.3"),
+    ]
+    assert dense.empty
+
+
+def test_locks_show_waiting_against_holding() -> None:
+    locks = {"strategy": {"waits": 3, "taken": 4, "wait_s": 6.0, "hold_s": 2.0}}
+    rows = [row(None, repeat, workers={"drafter-0": worker(1)}, locks=locks) for repeat in range(2)]
+    [found] = charts((Scenario(), tallied(rows))).locks
+    assert (found.lock, found.trials, found.waits) == ("the strategy's lock", 2, "3.0")
+    assert (found.waited.text, found.waited.length, found.held.text, found.held.length) == ("6", "100.0", "2", "33.3")
+
+
+def test_memory_is_shown_where_it_was_measured_and_nowhere_else() -> None:
+    plain = charts((Scenario(), tallied([row(None, 0, workers={"drafter-0": worker(1)})])))
+    assert (plain.peaks, plain.memory) == ((), ())
+    peaks = {"cuda:0": {"peak_allocated": 2.0 * 2**30, "peak_reserved": 4.0 * 2**30}}
+    [peak] = charts((Scenario(), tallied([row(None, 0, workers={"d": worker(1)}, memory=peaks)]))).peaks
+    assert (peak.device, peak.allocated.text, peak.allocated.length, peak.reserved.text) == ("cuda:0", "2", "50.0", "4")
+
+
+def test_a_story_gives_step_times_memory_and_the_compile_lock() -> None:
+    story = tell(collision(), ROLES)
+    assert step_times(story) == {"drafter-0": [(0.0, pytest.approx(0.075))]}, "a step that failed has no time"
+    good = Sounder().sound(row(None, 0, workers={"drafter-0": worker(1)}))
+    found = charts_of(
+        {good["scenario_id"]: tallied([good])}, {good["scenario_id"]: good["scenario"]}, [(good, story)], {}
+    )
+    assert [line.name for line in found.memory[0].lines] == ["cuda:0 allocated", "cuda:0 reserved"]
+    assert [line.cells for line in found.memory[0].lines] == [("1",), ("2",)]
+    [lock] = [one for one in found.locks if one.lock == "torch's compile lock"]
+    assert (lock.waited.text, lock.held.text) == ("0.05", "0.08")
+    assert math.isclose(float(lock.held.length), 100.0)

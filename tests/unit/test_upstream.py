@@ -1,0 +1,196 @@
+"""`harness upstream`: a bug report that needs nothing but itself, and tells nothing that is nobody's business."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_folder import ENVIRONMENT, STACKS, TRACED, WAITS, wide_folder, write_folder
+from fake_runs import row
+
+from harness import cli
+from harness.core.scenario import Scenario
+from harness.hazards import HAZARDS
+from harness.hazards.minimal import FOLDER, names, script_of
+from harness.report.upstream import without_observers
+
+MATRIX = 'schema = 1\n[axes]\nlock = ["none"]\n'
+NONE = Scenario()
+SECRETS = {"AWS_SECRET_KEY": "s3cr3t", "OMP_NUM_THREADS": "1", "TORCH_HUB_TOKEN": "t0k3n", "CUDA_X": "http://me:pw@x"}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def upstream(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["upstream", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def trial(rows: list[dict[str, Any]], number: int = 0, **environment: Any) -> Path:
+    write_folder(Path("run"), rows, matrix=MATRIX, environment={**ENVIRONMENT, **environment})
+    folder = Path("run/trials") / rows[number]["trial"]
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(
+        json.dumps({"trial": rows[number]["trial"], "scenario": rows[number]["scenario"]})
+    )
+    return folder
+
+
+def failing(**rest: Any) -> dict[str, Any]:
+    return row(NONE, 0, "fx_error", errors=[{**TRACED, **rest}], fx_errors=1)
+
+
+def test_a_collision(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trial([failing(), row(NONE, 1), row(NONE, 2)])
+    code, out, err = upstream(capsys, str(folder))
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("note: run/trials/default--r0 has no events.jsonl")
+    heads = [line for line in out.splitlines() if line.startswith(("# ", "## "))]
+    assert heads[0].startswith(
+        "# a compiled call while another thread traces: RuntimeError: Detected that you are using FX"
+    )
+    assert heads[1:] == [
+        "## What happened",
+        "## Stacks",
+        "## Why",
+        "## Expected behaviour",
+        "## Minimal script",
+        "## Environment",
+    ]
+    assert "thread Thread-2 (working for drafter-1) failed in `attention`" in out
+    assert "At that moment thread Thread-1 (working for drafter-0) was inside an FX trace." in out
+    assert "Of 3 runs of the same program, each in a process of its own, 1 failed (0.8 % to 91 %" in out
+    assert 'File "torch/_dynamo/eval_frame.py", line 1120, in compile_wrapper' in out
+    assert 'File "torch/fx/_symbolic_trace.py", line 890, in trace' in out, "both threads' stacks"
+    assert "pytorch/pytorch#126024" in out
+    assert script_of("fx-flag-collision").rstrip() in out
+    assert "| torch | 2.11.0+cpu |" in out
+    assert "\n\n\n## " not in out
+
+
+def test_no_home_no_secret_and_nothing_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trial(
+        [failing(message="no file /home/ann/secret-project/x.pt")],
+        variables=SECRETS,
+        command=["harness", "run", "/home/ann/m.toml"],
+        hostname="box",
+    )
+    _, out, _ = upstream(capsys, str(folder))
+    for word in ("s3cr3t", "t0k3n", "pw@x", "/home/", "ann", "m.toml", "box", "/opt/venv"):
+        assert word not in out, word
+    assert "no file ~/secret-project/x.pt" in out
+    assert "OMP_NUM_THREADS 1" in out
+
+
+def test_a_deadlock_shows_all_threads_and_the_last_events(capsys: pytest.CaptureFixture[str]) -> None:
+    wide_folder(Path("run"))
+    folder = next(path.parent for path in Path("run/trials").glob("*/stacks.txt"))
+    (folder / "events.jsonl").write_text(
+        "".join(
+            json.dumps({"t": n * 1_000_000, "th": "drafter-0", "id": 1, "w": "drafter-0", "k": kind}) + "\n"
+            for n, kind in enumerate(["compile_lock.wait", "deadlock"])
+        )
+    )
+    code, out, _ = upstream(capsys, str(folder))
+    assert code == 0
+    assert WAITS in out
+    assert STACKS.splitlines()[1] in out
+    assert "## The last events before it" in out
+    assert "Both threads go on" in out
+    assert "1.000 ms  drafter-0" in out
+
+
+def test_a_plan_has_its_witness_and_its_hazard(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("reproduce/trials/001-plan")
+    folder.mkdir(parents=True)
+    one = failing()
+    step = {"seat": "tracer", "role": "A", "point": "fx.window.open", "event": "step", "attempt": 1, "name": "A traces"}
+    (folder / "spec.json").write_text(json.dumps({"trial": "001-plan", "scenario": one["scenario"]}))
+    (folder / "result.json").write_text(
+        json.dumps({**one, "schedule": {"witness": [step, {**step, "seat": "caller"}]}})
+    )
+    (folder.parent.parent / "reproduce.json").write_text(
+        json.dumps({"hazard": "rng-rewind", "environment": ENVIRONMENT})
+    )
+    code, out, _ = upstream(capsys, str(folder))
+    assert code == 0
+    assert "## The order that makes it happen" in out
+    assert 'fx.window.open  "A traces"' in out
+    assert script_of("rng-rewind").rstrip() in out, "of the hazard whose plan it was"
+
+
+def test_a_hazard_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trial([row(NONE, 0, "dense", dense_calls=4)])
+    _, out, _ = upstream(capsys, str(folder))
+    assert "## Minimal script" not in out
+    assert "4 attention calls ran uncompiled." in out
+    code, _, _ = upstream(capsys, str(folder), "--hazard", "dense-by-thread-config", "--out", "issue.md")
+    assert code == 0
+    assert script_of("dense-by-thread-config").rstrip() in Path("issue.md").read_text("utf-8")
+
+
+def test_what_only_watched_is_not_in_the_stack() -> None:
+    torch = '  File "torch/fx/_symbolic_trace.py", line 890, in trace\n    with _new_patcher() as patcher:\n'
+    watching = '  File "harness/subject/probes/fx.py", line 5, in window_open\n    reach()\n'
+    watching += '  File "python3.11/threading.py", line 1, in wait'
+    assert without_observers(torch + watching) == torch.rstrip()
+    user = '  File "harness/pipeline/drafter.py", line 5, in forward\n    x'
+    assert without_observers(torch + user) == torch + user
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], "is a run folder; give the folder of one of its trials"),
+        (["nowhere"], "no such trial folder"),
+        (["run/trials/default--r0"], "there is nothing to report: it ended well"),
+        (["run/trials/default--r1"], "it says nothing of torch (setup_error)"),
+        (["run/trials/lost"], "how it ended is not known"),
+        (["run/trials/default--r2", "--hazard", "rng-rewnd"], 'did you mean "rng-rewind"'),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    rows = [row(NONE, 0), row(NONE, 1, "setup_error"), {**failing(), "trial": "default--r2", "repeat": 2}]
+    write_folder(Path("run"), rows, matrix=MATRIX)
+    for name in ("default--r0", "default--r1", "default--r2", "lost"):
+        folder = Path("run/trials") / name
+        folder.mkdir(parents=True)
+        (folder / "spec.json").write_text("{}")
+    code, out, err = upstream(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_minimal_script_is_short_and_stands_alone(name: str) -> None:
+    text = script_of(name)
+    assert len(text.splitlines()) <= 60
+    modules = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(str(node.module).split(".")[0])
+    assert "torch" in modules
+    assert "harness" not in modules
+    assert text.startswith('"""')
+    assert "Exit code 1" in str(ast.get_docstring(ast.parse(text)))
+
+
+def test_every_script_is_of_a_hazard_and_no_name_leads_elsewhere() -> None:
+    known = {hazard.id for hazard in HAZARDS}
+    assert set(names()) <= known, set(names()) - known
+    assert script_of("../base") == ""
+    assert script_of("no-such-hazard") == ""
+    assert FOLDER.is_dir()
