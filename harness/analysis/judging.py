@@ -18,6 +18,9 @@ Kind = Literal["broken", "unexpected", "improved", "missing", "flaky", "met"]
 KINDS: tuple[Kind, ...] = ("broken", "unexpected", "improved", "missing", "flaky", "met")
 """How a scenario can stand to an expectation, what needs looking at first."""
 
+WORTH_SAYING = 0.2
+"""What may fail and did not is news only where the trials exclude a failure rate above this one (14 trials at 95 %)."""
+
 _SAYS_NOTHING = (*INCOMPLETE, SKIPPED)
 
 
@@ -27,7 +30,7 @@ class Standing:
 
     broken      an `only` did not hold
     unexpected  a failure that nothing permits
-    improved    what must or may fail failed in no trial; the text says which rate that excludes
+    improved    what must fail failed in no trial, or what may fail in none of many; the text says which rate that excludes
     missing     too few trials to judge, or none
     flaky       it held, and the trials differ: some failed as expected and some did not
     met         it held, in every trial alike
@@ -116,8 +119,8 @@ def _standing(item: ScenarioSummary, stated: Expectation, judgement: Judgement, 
     if stated.must and absent and not whole:
         text = f"no {', no '.join(absent)} in {_trials(len(trials))} so far, and more are to run"
         return Standing("missing", item.id, f"{stated}: {text}{why}")
-    if failing and (absent if stated.must else not seen):
-        least = min(failure_rate_upper(0, len(trials)), 1.0)
+    least = min(failure_rate_upper(0, len(trials)), 1.0)
+    if failing and (absent if stated.must else not seen and least <= WORTH_SAYING):
         bound = f"excludes a rate above {100 * least:.3g} % at {100 * CONFIDENCE:.0f} % confidence"
         named = f"no {', no '.join(absent)} in {_trials(len(trials))}, which {bound}"
         return Standing("improved", item.id, f"{stated}: {named}{why}")
