@@ -81,21 +81,37 @@ class FlagCheckProbe(Quiet):
                 self._points.reach("compiled_call.checked", "false")
             return
         thread = self._threads.current()
-        thread.collision = tracers(self._threads)
-        who = ",".join(found["worker"] or found["thread"] for found in thread.collision)
+        inside = tracing(self._threads)
+        who = ",".join(tracer["worker"] or tracer["thread"] for tracer, _ in inside)
         self._log.emit("flag.checked", f',"answer":true,"tracers":"{who}"')
+        thread.collision = [{**tracer, "stack": text_of(places)} for tracer, places in inside]
         self._points.reach("compiled_call.checked", "true")
 
 
-def tracers(threads: Threads) -> list[dict[str, str]]:
-    """The threads inside a trace now, with their stacks, innermost call last. [] : the flag is set though none is."""
+Place = tuple[str, int, str]
+"""Of a frame: file, line, function."""
+
+
+def tracing(threads: Threads) -> list[tuple[dict[str, str], list[Place]]]:
+    """The threads inside a trace now, in which region, and where they are, innermost call last. [] : the flag is set though none is.
+
+    Places and no text: to look up the lines of source takes tens of milliseconds the first time, in which those threads
+    go on.
+    """
     frames = sys._current_frames()
     found = []
     for thread in list(threads.by_ident.values()):
         if thread.tracing > 0:
+            places: list[Place] = []
             frame = frames.get(thread.ident)
-            stack = "" if frame is None else "".join(traceback.format_stack(frame)[-STACK_FRAMES:])
-            found.append(
-                {"thread": thread.name, "worker": thread.worker, "region": thread.region, "stack": stack}
-            )
+            while frame is not None and len(places) < STACK_FRAMES:
+                places.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+                frame = frame.f_back
+            found.append(({"thread": thread.name, "worker": thread.worker, "region": thread.region}, places[::-1]))
     return found
+
+
+def text_of(places: list[Place]) -> str:
+    """As in a traceback, with lines of source."""
+    summary = [traceback.FrameSummary(file, line, name, lookup_line=False) for file, line, name in places]
+    return "".join(traceback.format_list(summary))
