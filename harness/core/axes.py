@@ -69,6 +69,7 @@ AXES: tuple[Axis, ...] = (
         "nested_trace_allowed",
         "suppress_errors",
         "limit_in_main",
+        "early_lowering",
     ),
     _choice("cache", "compiler caches on disk at the start of a trial", "cold", "warm"),
     _choice("replicas", "drafters train alone, or average gradients", "independent", "synchronised"),

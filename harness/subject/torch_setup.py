@@ -8,6 +8,7 @@ from harness.core.errors import UserError
 from harness.core.scenario import Scenario
 from harness.torch_internals.device_guard import ensure_device_guard
 from harness.torch_internals.dynamo_config import DynamoSettings, apply
+from harness.torch_internals.early_lowering import lower_early
 from harness.torch_internals.flex_cpu import FlexCpu
 
 RAISED_LIMIT = 64
@@ -16,6 +17,7 @@ DYNAMO: dict[str, DynamoSettings] = {
     "default": DynamoSettings(),
     "nested_trace_allowed": DynamoSettings(error_on_nested_fx_trace=False),
     "suppress_errors": DynamoSettings(suppress_errors=True),
+    "early_lowering": DynamoSettings(),
     # From torch 2.12 on this holds in the thread that sets it: the workers keep the default.
     "limit_in_main": DynamoSettings(recompile_limit=RAISED_LIMIT, accumulated_recompile_limit=16 * RAISED_LIMIT),
 }
@@ -32,6 +34,10 @@ def prepare(scenario: Scenario) -> dict[str, str]:
         said["flex_cpu"] = _say(FlexCpu().install().reason)
     said["device_guard"] = _say(ensure_device_guard().reason)
     apply(DYNAMO[scenario.dynamo])
+    if scenario.dynamo == "early_lowering":
+        found = lower_early()
+        if not found.ok:
+            raise UserError(f'dynamo = "early_lowering": {found.reason}')
     if scenario.lock == "thread_local_fx":
         from harness.torch_internals.thread_local_fx import ThreadLocalFx
 
@@ -46,6 +52,8 @@ def apply_to_worker(scenario: Scenario) -> None:
     """What a worker thread sets for itself: its Dynamo configuration is its own from torch 2.12 on."""
     if scenario.dynamo in ("nested_trace_allowed", "suppress_errors"):
         apply(DYNAMO[scenario.dynamo])
+    elif scenario.dynamo == "early_lowering":
+        lower_early()
 
 
 def _say(reason: str) -> str:
