@@ -17,6 +17,7 @@ from harness.commands.bisect import bisect
 from harness.commands.claims import claims
 from harness.commands.compare import compare
 from harness.commands.doctor import doctor
+from harness.commands.dump import dump
 from harness.commands.explain import explain
 from harness.commands.hazards import hazards
 from harness.commands.list import list_scenarios
@@ -27,6 +28,7 @@ from harness.commands.reproduce import reproduce
 from harness.commands.run import run
 from harness.commands.trace import trace
 from harness.commands.upstream import upstream
+from harness.commands.watch import watch
 from harness.core.errors import UserError, nearest
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -43,6 +45,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay,
     "minimise": minimise,
     "bisect": bisect,
+    "watch": watch,
+    "dump": dump,
     "doctor": doctor,
 }
 
@@ -61,7 +65,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    # What stands behind the program's name is the program's, with or without `--`.
+    app.command(_name, context_settings={"allow_interspersed_args": False} if _name == "watch" else None)(_command)
 
 
 def _version(asked: bool) -> None:

@@ -71,13 +71,13 @@ def differences(
     dtype: str,
     synchronised: bool = False,
 ) -> list[Difference]:
-    """Each drafter's first difference, drafters in order of name.
+    """Each drafter's first difference, drafters in order of name; of another workload, each worker's that tells losses.
 
     A drafter is compared up to its first step that raised (its loss is None there). With synchronised replicas the
     first such step of *any* drafter ends the comparison for all: from then on the others average without it.
     """
-    tolerance = TOLERANCE[dtype]
-    losses = {name: _until_none(found["losses"]) for name, found in workers.items() if found["role"] == "drafter"}
+    tolerance = TOLERANCE.get(dtype, TOLERANCE["float32"])  # another workload may call anything its dtype
+    losses = {name: _until_none(found["losses"]) for name, found in workers.items() if found["role"] != "target"}
     if synchronised and losses:
         common = min(len(found) for found in losses.values())
         losses = {name: found[:common] for name, found in losses.items()}

@@ -13,6 +13,7 @@ from harness.control import results, rundir
 from harness.control.bisect_question import QUESTION, Asked, Question
 from harness.control.bisect_trials import TaggedRunFolder, open_tagged
 from harness.control.environment import describe_environment
+from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
 from harness.control.runner import Listener
 from harness.core.errors import RunFolderError, UserError
@@ -96,6 +97,7 @@ def environment_of(python: str | None, options: BisectOptions, question: Questio
     environment = describe_environment(find_python(python))
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
+    check_workloads(question.contexts, environment["executable"])
     environment["options"] = {
         "matrix": f"bisect-{question.what}-{stem_of(question.target)}.toml",
         "repeats": 1,

@@ -59,6 +59,20 @@ def pyspy_dump(pid: int, folder: Path) -> None:
             return
 
 
+def why_stuck(pid: int) -> str:
+    """Why a process that its own watchdog tells nothing of does not go on: in words, or what kept us from knowing."""
+    from harness.control.dump import dump_found  # with the catalogue, which only a hang needs
+    from harness.control.processes import look
+
+    process = look(pid)
+    if process is None:
+        return ""
+    found = dump_found(process, native=True, timeout_s=PYSPY_SECONDS, hung=True)
+    if found.failed:
+        return f"no stacks from outside: {found.note}"
+    return found.diagnosis.in_words()
+
+
 def _append(folder: Path, text: str) -> None:
     with open(folder / STACKS, "a", encoding="utf-8") as file:
         file.write(text)

@@ -21,7 +21,7 @@ from typing import IO
 
 from harness.core.errors import UserError
 
-from .evidence import pyspy_dump, wait_for_stacks
+from .evidence import pyspy_dump, wait_for_stacks, why_stuck
 from .gpu_load import GpuLoad
 from .request import Executor, Row, TrialRequest
 from .rows import Ending, trial_row
@@ -29,7 +29,7 @@ from .server_client import ServerDied, StartServer
 
 STDOUT_CAP = 1 << 20  # bytes of a subject's output that are kept
 TICK_S = 0.1
-SILENCE_S = 10.0  # how much longer than the hang timeout the watchdog itself may be silent
+SILENCE_S = 1.0  # how much longer than the hang timeout the watchdog itself may be silent
 GRACE_S = 20.0  # from a kill to the report of the end
 
 
@@ -45,6 +45,7 @@ class _Running:
     cut: int = 0
     started_s: float | None = None
     kill_at: float | None = None
+    why: str = ""  # it hangs, as seen from outside
     seen_alive: float = field(default_factory=time.monotonic)
     alive_mark: int = 0
 
@@ -197,6 +198,7 @@ class LocalExecutor:
         if running.pid is not None:
             if not told:
                 wait_for_stacks(running.pid, running.request.folder)
+                running.why = why_stuck(running.pid)
             if running.request.extra.get("native_stacks", True):
                 pyspy_dump(running.pid, running.request.folder)
         self._kill(running)
@@ -220,7 +222,7 @@ class LocalExecutor:
         for name in ("heartbeat", "ready"):
             (request.folder / name).unlink(missing_ok=True)
         wall = time.monotonic() - running.began
-        row = trial_row(request, Ending(status, running.how, wall, start, text))
+        row = trial_row(request, Ending(status, running.how, wall, start, text or running.why))
         if load := self._gpus.end(request.trial_id):
             row["gpu_load"] = load
         self._on_row(row)

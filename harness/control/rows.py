@@ -28,7 +28,7 @@ class Ending:
     how: str
     wall_s: float
     start_s: float | None
-    text: str = ""  # why it never started
+    text: str = ""  # why it never started, or, of a hang, why it does not go on
 
 
 def skipped_row(request: TrialRequest, reason: str) -> Row:
@@ -127,10 +127,11 @@ def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tupl
         labels = list(result["outcomes"])
         return labels, str(result.get("reason", ""))
     exit_ = _exit(ending)
+    why = f"; {ending.text}" if ending.text else ""
     if ending.how == "timeout":
-        return ["hang"], f"no end within the time limit ({ending.wall_s:.0f} s)"
+        return ["hang"], f"no end within the time limit ({ending.wall_s:.0f} s)" + why
     if ending.how == "hang":
-        return ["hang"], "no sign of life, not even from the watchdog"
+        return ["hang"], "no sign of life, not even from the watchdog" + why
     what = f"the process ended by {exit_['signal']}" if exit_["signal"] else f"the process ended with {exit_['status']}"
     if exit_["signal"] == "SIGKILL":
         what += ", not sent by the harness (the system's out-of-memory killer sends it)"

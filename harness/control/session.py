@@ -13,6 +13,7 @@ from harness.control import matrices, results, rundir
 from harness.control.caches import WarmCaches
 from harness.control.conclusion import RunResult, conclude
 from harness.control.environment import describe_environment
+from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
 from harness.control.interrupts import Interrupts
 from harness.control.references import References
@@ -76,6 +77,7 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
     _refuse_other_software(resumed, before, environment)
+    check_workloads(scenarios, environment["executable"])
     environment["options"] = _recorded(options, matrix, before)
     path = resumed or options.out or rundir.default_folder(Path(matrix.file).stem)
     with rundir.open_run(path, resume=options.resume) as folder:

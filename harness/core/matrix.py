@@ -14,7 +14,7 @@ from harness.core.axes import AXES, BY_NAME, Value, coerce
 from harness.core.errors import MatrixError, WhereError, nearest, show
 from harness.core.expectations import Expectation, Judgement, judge, read_expectation
 from harness.core.scenario import Scenario
-from harness.core.settings import FIELDS, parse_settings
+from harness.core.settings import parse_settings
 from harness.core.tables import (
     Table,
     check_keys,
@@ -239,13 +239,13 @@ def _add_includes(kept: list[Scenario], defaults: Scenario, document: Table, fil
 
 
 def _read_pipeline(document: Table, scenarios: tuple[Scenario, ...], file: str) -> dict[str, Any]:
-    """The table as written. Keys that DFlash does not know are left to a workload of the user's own."""
+    """The table as written. For DFlash it is checked; the keys of another workload are its own."""
     table = table_at(document, "pipeline", file)
     for key, value in table.items():
         if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
             raise MatrixError(
                 f'{file}: [pipeline] key "{key}": {show(value)} is not a string, a finite number or a boolean'
             )
-    all_known = any(scenario.workload == "dflash" for scenario in scenarios)
-    parse_settings({key: value for key, value in table.items() if all_known or key in FIELDS}, file)
+    if any(scenario.workload == "dflash" for scenario in scenarios):
+        parse_settings(table, file)
     return dict(table)

@@ -85,6 +85,11 @@ class Threads:
         if thread.engine:
             thread.engine_device = device
 
+    def label_of(self, ident: int) -> str:
+        """Its label; "" for a thread that was never seen. A thread that has ended is still known."""
+        thread = self.by_ident.get(ident)
+        return "" if thread is None else thread.label()
+
     def of_worker(self, worker: str) -> list[Thread]:
         """The threads that now work for `worker`, its own before the engine's."""
         found = [thread for thread in list(self.by_ident.values()) if thread.worker == worker]

@@ -129,14 +129,18 @@ class Trial:
             self.errors_dropped += 1
         return record
 
+    def steppers(self) -> list[Tally]:
+        """The drafters; of a workload without any, all workers."""
+        return [t for t in self.workers.values() if t.role == "drafter"] or list(self.workers.values())
+
     def window(self) -> tuple[float | None, float | None]:
-        """(start-up seconds, real tokens a second) over the drafters.
+        """(start-up seconds, real tokens a second) over the drafters, or where there are none, over all who take steps.
 
         Start-up: the last drafter's first good step. Throughput: tokens of the steps that ended in the window from then
         to the moment the first drafter ended its last step, in which all are warm and all still work; None when a
         drafter had no good step or when the window holds no step.
         """
-        drafters = [t for t in self.workers.values() if t.role == "drafter"]
+        drafters = self.steppers()
         first = [t.first_good_ns for t in drafters if t.first_good_ns is not None]
         if not drafters or len(first) < len(drafters):
             return None, None

@@ -1,7 +1,9 @@
 """The one thread that the harness adds to a subject: it tells a deadlock or a hang from work, and says so in time.
 
 `deadlock`: the same wait-for cycle at every look for 5 s. `hang`: no event for the hang timeout, which is four times as
-long while a compile is open, since a compile of a large graph is silent. Both end the trial: the result is written from
+long while a compile is open, since a compile of a large graph is silent. Only then are the stacks, local variables and
+source of the program's own threads read for what they wait for (`live`); a cycle found so is a deadlock too. Both end the
+trial: the result is written from
 here with all stacks, and the executor, which sees `hang.json`, adds native stacks and kills the process group. The
 watchdog's own silence is noticed from outside by the age of the file `heartbeat`.
 """
@@ -13,16 +15,22 @@ import json
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 from .eventlog import EventLog
+from .live import explain_hang
 from .waitgraph import Edge, find_cycle
 
 LOOK_S = 0.25
 DEADLOCK_S = 5.0
 COMPILE_FACTOR = 4
+
+
+def _no_name(_ident: int) -> str:
+    return ""
 
 
 class Watchdog:
@@ -38,6 +46,7 @@ class Watchdog:
         compiling: Callable[[], bool],
         on_stuck: Callable[[str, str], None],
         deadlock_s: float = DEADLOCK_S,
+        name_of: Callable[[int], str] = _no_name,
     ) -> None:
         self._folder = folder
         self._log = log
@@ -47,6 +56,7 @@ class Watchdog:
         self._compiling = compiling
         self._on_stuck = on_stuck
         self._deadlock_s = deadlock_s
+        self._name_of = name_of  # a thread's name, as in the edges, by its ident
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="harness-watchdog", daemon=True)
 
@@ -62,6 +72,7 @@ class Watchdog:
     def _watch(self) -> None:
         cycle: list[Edge] = []
         since = 0.0
+        asked = -1  # the last event before the silence that was looked into while a compile was open
         heartbeat = self._folder / "heartbeat"
         while not self._stop.wait(LOOK_S):
             heartbeat.touch()
@@ -73,11 +84,34 @@ class Watchdog:
                 self._report("deadlock", "; ".join(str(edge) for edge in cycle))
                 return
             silent_s = (self._log.now_ns() - self._log.last_ns) / 1e9
-            allowed = self._timeout_s * (COMPILE_FACTOR if self._compiling() else 1)
-            if silent_s > allowed:
-                waits = "; ".join(str(edge) for edge in self._edges()) or "no known lock is waited for"
-                self._report("hang", f"no event for {silent_s:.0f} s; {waits}")
+            if silent_s <= self._timeout_s:
+                continue
+            before = self._log.last_ns
+            patient = self._compiling() and silent_s <= self._timeout_s * COMPILE_FACTOR
+            if patient and before == asked:
+                continue
+            asked = before
+            label, why = self._explain()
+            # A cycle of waits is no compile that takes its time.
+            if self._log.last_ns == before and (label == "deadlock" or not patient):
+                self._report(label, f"no event for {silent_s:.0f} s; {why}")
                 return
+
+    def _explain(self) -> tuple[str, str]:
+        """(label, why) of a silence, from the stacks of all threads and what the probes know."""
+        edges = self._edges()
+        known = [str(edge) for edge in edges]
+        try:
+            found = explain_hang(self._name_of, edges)
+        except Exception:  # noqa: BLE001  # the hang is to be reported in any case; the traceback goes to the evidence
+            self._stacks.write(traceback.format_exc())
+            return "hang", "; ".join([*known, "more could not be found out, see stacks.txt"])
+        for wait in found.waits:
+            self._stacks.write(f"{wait.thread.name} waits for {wait.what}{f': {wait.nobody}' if wait.nobody else ''}\n")
+        label = "deadlock" if any(finding.kind == "cycle" for finding in found.findings) else "hang"
+        told = found.in_words()
+        more = [edge for edge in known if edge not in told]
+        return label, "; ".join([*([told] if told else []), *more]) or "no known lock is waited for"
 
     def _report(self, label: str, reason: str) -> None:
         self._log.emit(label, f',"why":{json.dumps(reason)}')

@@ -1,0 +1,292 @@
+"""Questions to the source of a function that is on a stack: what it waits for here, what it holds, what it calls.
+
+Only the function's own block is parsed, so that a stack through large libraries costs little.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from .views import Frame
+
+Read = Callable[[str], str | None]
+"""A file's text by its name on the stack; None when it is not there."""
+
+_DEF = re.compile(r"(\s*)(?:async\s+)?def\s+(\w+)\s*\(")
+_CLASS = re.compile(r"(\s*)class\s+(\w+)")
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OTHERS = (*_FUNCTION, ast.ClassDef, ast.Lambda)  # their code runs in frames of its own, or not now
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A function, or a whole module, as a tree with the file's line numbers. `indent`: columns cut off at the left."""
+
+    tree: ast.Module
+    body: list[ast.stmt]
+    indent: int
+
+
+@dataclass(frozen=True)
+class Hold:
+    """`expression` was taken on `line`: by a `with` around the present line, or by an `acquire` with no release since."""
+
+    expression: ast.expr
+    line: int
+    sure: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """`base.method(…)` at `line`; `base` None for a plain name. In a `with`: method "with"."""
+
+    base: ast.expr | None
+    method: str
+    line: int
+    node: ast.expr
+
+
+class Sources:
+    """Blocks of files, each read and parsed once."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._lines: dict[str, list[str]] = {}
+        self._blocks: dict[tuple[str, int], Block | None] = {}
+        self._imports: dict[str, dict[str, tuple[str, str]]] = {}
+        self._starts: dict[tuple[str, str, int], int] = {}
+        self.ahead: dict[Hashable, list[tuple[Call, bool]]] = {}  # what many threads at one place are asked for
+
+    def lines(self, file: str) -> list[str]:
+        """[] for a file that is not there."""
+        if file not in self._lines:
+            self._lines[file] = (self._read(file) or "").splitlines()
+        return self._lines[file]
+
+    def start(self, frame: Frame) -> int:
+        """Index of the line with the frame's `def`; -1 for a module."""
+        key = (frame.file, frame.function, frame.line)
+        if key not in self._starts:
+            self._starts[key] = _start(self.lines(frame.file), frame)
+        return self._starts[key]
+
+    def text(self, frame: Frame) -> str:
+        """The block's text, to look for words before it is parsed."""
+        lines = self.lines(frame.file)
+        start = self.start(frame)
+        return "\n".join(lines if start < 0 else lines[start : _end(lines, start)])
+
+    def block(self, frame: Frame) -> Block | None:
+        """The function of a frame; None when its source is not there or cannot be read."""
+        return self.block_at(frame.file, self.start(frame))
+
+    def block_at(self, file: str, start: int) -> Block | None:
+        """The function whose `def` is on the line of that index; the module for -1."""
+        key = (file, start)
+        if key not in self._blocks:
+            self._blocks[key] = _parse(self.lines(file), start)
+        return self._blocks[key]
+
+    def definitions(self, file: str, name: str) -> list[int]:
+        """Indices of the lines of a file that define a function of that name."""
+        return [i for i, line in enumerate(self.lines(file)) if (found := _DEF.match(line)) and found[2] == name]
+
+    def qualified(self, frame: Frame) -> str:
+        """`Queue.get`: the frame's function with its class, also where the interpreter gives the bare name."""
+        if "." in frame.function or frame.function.startswith("<"):
+            return frame.function.replace(".<locals>", "")
+        lines = self.lines(frame.file)
+        start = self.start(frame)
+        if start < 0:
+            return frame.function
+        indent = len(lines[start]) - len(lines[start].lstrip())
+        for line in reversed(lines[:start]):
+            found = _CLASS.match(line) or _DEF.match(line)
+            if found and len(found[1]) < indent:
+                return f"{found[2]}.{frame.function}" if _CLASS.match(line) else frame.function
+        return frame.function
+
+    def imported(self, file: str, name: str) -> tuple[str, str] | None:
+        """(module, name) that `from module import name` bound somewhere in the file; (module, "") for `import`."""
+        if file not in self._imports:
+            self._imports[file] = _imports(self.lines(file))
+        return self._imports[file].get(name)
+
+
+def _start(lines: list[str], frame: Frame) -> int:
+    name = frame.function.rsplit(".", 1)[-1]
+    if name == "<module>" or not 0 < frame.line <= len(lines):
+        return -1
+    inner = name.startswith("<")  # a lambda or comprehension: in the function around it
+    limit = _indent(lines[frame.line - 1])
+    for index in range(frame.line - 1, -1, -1):
+        line = lines[index]
+        found = _DEF.match(line)
+        if found and (found[2] == name or inner) and (len(found[1]) < limit or index == frame.line - 1):
+            return index
+    return -1
+
+
+def _end(lines: list[str], start: int) -> int:
+    indent = _indent(lines[start])
+    for index in range(start + 1, len(lines)):
+        line = lines[index]
+        if line.strip() and _indent(line) <= indent and not line.lstrip().startswith((")", "#", "]", "}")):
+            return index
+    return len(lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _parse(lines: list[str], start: int) -> Block | None:
+    if not lines:
+        return None
+    try:
+        if start < 0:
+            tree = ast.parse("\n".join(lines))
+            return Block(tree, tree.body, 0)
+        tree = ast.parse(textwrap.dedent("\n".join(lines[start : _end(lines, start)])))
+        ast.increment_lineno(tree, start)
+        indent = _indent(lines[start])
+    except (SyntaxError, ValueError):
+        # Text at the left margin inside a string, or another Python's syntax: the whole file, where it can be read.
+        try:
+            tree = ast.parse("\n".join(lines))
+        except (SyntaxError, ValueError):
+            return None
+        indent = 0
+    for node in ast.walk(tree):
+        if isinstance(node, _FUNCTION) and node.lineno == start + 1:
+            return Block(tree, node.body, indent)
+    return Block(tree, tree.body, indent) if start < 0 else None
+
+
+def _imports(lines: list[str]) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for line in lines:
+        text = line.strip()
+        if not text.startswith(("from ", "import ")):
+            continue
+        try:
+            (statement,) = ast.parse(text).body
+        except (SyntaxError, ValueError):
+            continue  # an import over several lines; what it binds is then known by its address at most
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                found[alias.asname or alias.name] = (statement.module or "", alias.name)
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                found[alias.asname or alias.name.split(".")[0]] = (alias.name, "")
+    return found
+
+
+def own_nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes of a block but those of functions and classes defined in it, in order."""
+    waiting: list[ast.AST] = [node for node in reversed(body) if not isinstance(node, _OTHERS)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _OTHERS)]
+        waiting += reversed(children)
+
+
+def awaited(block: Block, frame: Frame) -> list[Call]:
+    """What the innermost frame may be waiting in: calls, and locks of a `with`, on its line, outermost first.
+
+    With the span of the running instruction there is one at most.
+    """
+    found: list[Call] = []
+    for node in own_nodes(block.body):
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            inside = node.body[0].lineno <= frame.line and frame.line > node.lineno
+            for item in node.items:
+                expression = item.context_expr
+                if not inside and expression.lineno <= frame.line <= (expression.end_lineno or 0):
+                    found.append(Call(expression, "with", expression.lineno, expression))
+        elif isinstance(node, ast.Call) and node.lineno <= frame.line <= (node.end_lineno or node.lineno):
+            if isinstance(node.func, ast.Attribute):
+                found.append(Call(node.func.value, node.func.attr, frame.line, node))
+            elif isinstance(node.func, ast.Name):
+                found.append(Call(None, node.func.id, frame.line, node))
+    if frame.span is not None:
+        exact = [call for call in found if _span(call.node, block.indent) == frame.span]
+        found = exact or found
+    return found
+
+
+def _span(node: ast.expr, indent: int) -> tuple[int, int, int, int]:
+    first = node.col_offset + indent
+    last = (node.end_col_offset or 0) + indent
+    return node.lineno, node.end_lineno or 0, first, last
+
+
+def held(block: Block, frame: Frame, awaiting: ast.expr | None = None) -> list[Hold]:
+    """What the frame holds at its line, as far as its source tells.
+
+    `awaiting`: the lock of a `with` that it waits for; those before it in the same `with` are held.
+    """
+    found: list[Hold] = []
+    takes: dict[str, Hold] = {}
+    for node in own_nodes(block.body):
+        if isinstance(node, ast.With):
+            last = node.body[-1].end_lineno or node.body[-1].lineno
+            if node.body[0].lineno <= frame.line <= last:
+                found += [Hold(item.context_expr, item.context_expr.lineno, True) for item in node.items]
+            elif awaiting in (items := [item.context_expr for item in node.items]):
+                found += [Hold(before, before.lineno, True) for before in items[: items.index(awaiting)]]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno < frame.line:
+            text = ast.unparse(node.func.value)
+            if node.func.attr == "acquire":
+                takes[text] = Hold(node.func.value, node.lineno, False)
+            elif node.func.attr == "release":
+                takes.pop(text, None)
+    return found + list(takes.values())
+
+
+def calls(block: Block, methods: frozenset[str], after: int = 0) -> list[Call]:
+    """Calls of these methods that the block still comes to from line `after`; functions defined in it are not its code."""
+    return [
+        Call(node.func.value, node.func.attr, node.lineno, node)
+        for node in _ahead(block, after)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    ]
+
+
+def called(block: Block, after: int = 0) -> list[str]:
+    """Names of what the block still calls from line `after`, by a plain name or as a method of `self`."""
+    found: dict[str, None] = {}
+    for node in _ahead(block, after):
+        if isinstance(node.func, ast.Name):
+            found[node.func.id] = None
+        elif isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("self", "cls"):
+            found[node.func.attr] = None
+    return list(found)
+
+
+def _ahead(block: Block, after: int) -> Iterator[ast.Call]:
+    """Calls below a line, and those of a loop that goes round it; all of them for line 0."""
+    nodes = list(own_nodes(block.body))
+    loops = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in nodes
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno <= after <= (node.end_lineno or 0)
+    ]
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            line = node.lineno
+            if line > after or any(first <= line <= last for first, last in loops):
+                yield node
+
+
+def loops_around(block: Block, line: int) -> bool:
+    """Whether the line is in the body of a `while`, which tests again after a wait."""
+    return any(
+        isinstance(node, ast.While) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
+        for node in own_nodes(block.body)
+    )

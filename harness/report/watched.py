@@ -1,0 +1,229 @@
+"""What a watch found, in words: a paragraph for the terminal, and sentences for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.outcome import OK
+from harness.report.text import one_line
+from harness.report.wording import plural
+
+MOST_IN_PARAGRAPH = 6
+MOST_FACTS = 3
+MOST_REASONS = 20
+LONGEST = 400
+LONG_WAIT_S = 0.1
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One sentence. `wrong`: something to be mended, else a fact that helps to judge."""
+
+    wrong: bool
+    topic: str
+    text: str
+
+
+def told(row: Row) -> list[Told]:
+    """All that is to be said of one process, what is wrong first."""
+    facts = row.get("facts") or {}
+    found = [*_stuck(row, facts), *_collisions(row), *_errors(row), *_dense(row, facts)]
+    found += [Told(True, str(problem["label"]), str(problem["text"])) for problem in row.get("problems") or ()]
+    found += [*_settings(facts), *_leaks(row), *_compiles(row, facts), *_waits(row), *_unseen(row, facts)]
+    return sorted(found, key=lambda one: not one.wrong)
+
+
+def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: bool) -> str:
+    """The paragraph that ends a watch; "" when nothing was found and nobody wants to hear that."""
+    sentences = [(row, one) for row in rows for one in told(row)]
+    wrong = [_of(rows, row, one) for row, one in sentences if one.wrong]
+    if quiet and not wrong and not notes:
+        return ""
+    begun = head(rows)
+    if wrong:
+        more = len(wrong) - MOST_IN_PARAGRAPH
+        said = " ".join(f"{text}." for text in wrong[:MOST_IN_PARAGRAPH]) + (f" And {more} more." if more > 0 else "")
+    else:
+        facts = [_of(rows, row, one) for row, one in sentences if one.topic not in ("torch", "region")]
+        said = " ".join(f"{text}." for text in ["Nothing wrong was seen", *facts[:MOST_FACTS]])
+    told_notes = "".join(f" Note: {note}." for note in notes)
+    return f"harness watch: {begun} {said}{told_notes} Report: {written}"
+
+
+def head(rows: Sequence[Row]) -> str:
+    """`train.py ended after 12.3 s, 1 process, torch 2.13.0.`"""
+    if not rows:
+        return "nothing was watched."
+    lived = max(float(row.get("wall_s") or 0.0) for row in rows)
+    torches = sorted({str(row["torch"]) for row in rows if row.get("torch")})
+    name = str(rows[0]["scenario"]["workload"]).removeprefix("watch:")
+    ended = _ended(rows[0].get("exit") or {})
+    return f"{name} {ended} after {lived:.1f} s, {_many(len(rows), 'process', 'processes')}, {_torch(torches)}."
+
+
+def _torch(torches: Sequence[str]) -> str:
+    return f"torch {' and '.join(torches)}" if torches else "torch was never imported"
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def _ended(exit_: Mapping[str, Any]) -> str:
+    if "killed" in str(exit_.get("how")):
+        return "was ended for a hang"
+    if exit_.get("signal"):
+        return f"ended by {exit_['signal']}"
+    return "ended" if not exit_.get("status") else f"ended with exit code {exit_['status']}"
+
+
+def _of(rows: Sequence[Row], row: Row, one: Told) -> str:
+    text = one_line(one.text, LONGEST)
+    return text if len(rows) == 1 else f"{row['trial']}: {text}"
+
+
+# what is wrong
+
+
+def _stuck(row: Row, facts: Mapping[str, Any]) -> list[Told]:
+    found = []
+    for one in facts.get("stuck") or ():
+        ended = one.get("ended_s")
+        after = f" (it went on after {ended - one['at_s']:.1f} s)" if isinstance(ended, int | float) else ""
+        found.append(Told(True, "hang", f"{one['label']} at {one['at_s']:.1f} s: {one['reason']}{after}"))
+    reasons = {one["reason"] for one in facts.get("stuck") or ()}
+    if row.get("reason") and row["reason"] not in reasons and row["outcome"] != OK:
+        found.append(Told(True, row["outcome"], f"{row['outcome']}: {row['reason']}"))
+    return found
+
+
+def _collisions(row: Row) -> list[Told]:
+    collided = [error for error in row["errors"] if error["label"] == "fx_error"]
+    count = int(row["fx_errors"])
+    if not count:
+        return []
+    first = collided[0] if collided else {}
+    who = f"first {first.get('worker')}{_region(first)}, step {first.get('step')}"
+    others = " and ".join(f"{one['worker'] or one['thread']}{_region(one)}" for one in first.get("tracers") or ())
+    while_ = f", while {others} was tracing" if others else ""
+    return [Told(True, "fx_error", f"{plural(count, 'compiled call')} refused with the FX-tracing error: {who}{while_}")]
+
+
+def _region(part: Mapping[str, Any]) -> str:
+    return f" in {part['region']}" if part.get("region") else ""
+
+
+def _errors(row: Row) -> list[Told]:
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for error in row["errors"]:
+        if error["label"] != "fx_error" and not error["consequence"]:
+            kinds.setdefault(error["fingerprint"], []).append(error)
+    found = []
+    for errors in kinds.values():
+        first = errors[0]
+        times = f", {len(errors)} times" if len(errors) > 1 else ""
+        text = f"{first['label']} in {first['worker']}{times}: {first['type']}: {one_line(first['message'], 200)}"
+        found.append(Told(True, first["label"], text))
+    return found
+
+
+def _dense(row: Row, facts: Mapping[str, Any]) -> list[Told]:
+    count = int(row["dense_calls"])
+    if not count:
+        return []
+    by = {name: worker.get("dense_calls", 0) for name, worker in row["workers"].items()}
+    by["other threads"] = facts.get("other_dense_calls", 0)
+    who = ", ".join(f"{name} {n:,}" for name, n in by.items() if n)
+    wrong = "dense" in row["outcomes"]
+    return [Told(wrong, "dense", f"{plural(count, 'call')} of flex_attention ran dense, outside compiled code: {who}")]
+
+
+def _settings(facts: Mapping[str, Any]) -> list[Told]:
+    found = []
+    for worker, settings in (facts.get("settings") or {}).items():
+        said = ", ".join(f"{name} {one['there']} (main thread: {one['here']})" for name, one in settings.items())
+        found.append(Told(True, "settings", f"{worker} compiled under other Dynamo settings than the main thread: {said}"))
+    return found
+
+
+def _leaks(row: Row) -> list[Told]:
+    by = {name: (worker.get("counts") or {}).get("is_compiling_leaks", 0) for name, worker in row["workers"].items()}
+    said = ", ".join(f"{name} {n:,}" for name, n in by.items() if n)
+    text = f"torch.compiler.is_compiling() was True in threads that compiled nothing: {said} times"
+    return [Told(True, "state_leak", text)] if said else []
+
+
+# what helps to judge
+
+
+def _compiles(row: Row, facts: Mapping[str, Any]) -> list[Told]:
+    if not row["compiles"]:
+        return []
+    by = {name: worker.get("compiles", 0) for name, worker in row["workers"].items()}
+    by["other threads"] = row["compiles"] - sum(by.values())
+    who = ", ".join(f"{name} {n:,}" for name, n in by.items() if n)
+    found = [Told(False, "compiles", f"{plural(int(row['compiles']), 'graph')} compiled: {who}")]
+    reasons = facts.get("recompiles") or ()
+    for one in reasons[:MOST_REASONS]:
+        times = f" ({one['count']} times)" if one["count"] > 1 else ""
+        found.append(Told(False, "recompile", f"{one['worker']} compiled {one['function']} again{times}: {one['reason']}"))
+    more = len(reasons) - MOST_REASONS + int(facts.get("recompiles_more") or 0)
+    if more > 0:
+        found.append(Told(False, "recompile", f"{plural(more, 'further reason')} to compile again in result.json"))
+    return found
+
+
+def _waits(row: Row) -> list[Told]:
+    found = []
+    for name, worker in row["workers"].items():
+        sums = (worker.get("facts") or {}).get("sums") or {}
+        if sums.get("lock_wait_s", 0.0) >= LONG_WAIT_S:
+            text = (
+                f"{name} waited {sums['lock_wait_s']:.2f} s for torch's compile lock, {plural(sums['lock_waits'], 'time')}, "
+                f"the longest {sums['lock_longest_s']:.2f} s"
+            )
+            found.append(Told(False, "compile lock", text))
+        if sums.get("engine_runs"):
+            text = (
+                f"{name} was {sums['engine_s']:.2f} s in the autograd engine, {plural(sums['engine_runs'], 'run')}, "
+                f"the longest {sums['engine_longest_s']:.3f} s"
+            )
+            found.append(Told(False, "engine", text))
+        for region, (times, total, longest) in (sums.get("regions") or {}).items():
+            text = f"{name}: region {region} {times:,} times, {total / 1e9:.2f} s, the longest {longest / 1e9:.3f} s"
+            found.append(Told(False, "region", text))
+    return found
+
+
+def _unseen(row: Row, facts: Mapping[str, Any]) -> list[Told]:
+    """What may have happened unseen, and what of the events is not there."""
+    found = [
+        Told(False, "probes", f"{probe}: {state}")
+        for probe, state in row["probes"].items()
+        if state.startswith("unavailable")
+    ]
+    if facts.get("torch_imported") and "flag_check" not in row["probes"]:
+        why = row["probes"].get("torch", "it was imported in a way that the watch did not see")
+        found.append(Told(True, "probes", f"torch was not watched: {why}"))
+    if facts and not facts.get("torch_imported"):
+        found.append(Told(False, "torch", "torch was never imported in this process"))
+    events = facts.get("events") or {}
+    if events.get("written_over"):
+        text = (
+            f"the events are bounded to {events['limit_bytes'] >> 20} MiB: of the chunks without anything unusual one in "
+            f"{events['one_in']} was kept, {events['written_over']:,} events of warm steps were not; counts are complete"
+        )
+        found.append(Told(False, "events", text))
+    if events.get("windows_lost"):
+        found.append(Told(False, "events", f"{plural(events['windows_lost'], 'unusual window')} found no place"))
+    if events.get("dropped"):
+        text = f"{sum(events['dropped'].values()):,} events found no place: too many threads at a time"
+        found.append(Told(False, "events", text))
+    if facts.get("children_unseen"):
+        text = f"it forked {_many(facts['children_unseen'], 'child', 'children')}; --follow watches them, too"
+        found.append(Told(False, "children", text))
+    return found

@@ -1,0 +1,101 @@
+"""Where a program's errors and its end pass by, without replacing a hook that belongs to the program.
+
+`sys.excepthook`, `threading.excepthook`, signal handlers and `faulthandler` are the program's. So: an exception that ends
+the main thread is read from `sys.last_value`, which the interpreter sets whatever the hook; one that ends a thread is
+seen by the function through which `threading` calls its hook; one that a future keeps, as it is handed over.
+`os._exit` and `os.exec…` end a process without a word: they write the account first.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+Seen = Callable[[BaseException, str], None]
+"""(exception, where it was seen: "thread" or "future")."""
+
+_EXEC = ("execv", "execve")  # the others of `os` are made of these
+
+
+def see_threads(seen: Seen) -> str:
+    """Tell of every exception that ends a thread; "ok", or why not."""
+    make: Callable[[], Callable[[Any], None]] | None = getattr(threading, "_make_invoke_excepthook", None)
+    if make is None:
+        return "unavailable: this Python's threading calls its excepthook in another way"
+
+    @functools.wraps(make)
+    def _make_invoke_excepthook() -> Callable[[Any], None]:
+        invoke = make()
+
+        def invoke_excepthook(thread: Any) -> None:
+            error = sys.exc_info()[1]
+            if error is not None and not isinstance(error, SystemExit):
+                seen(error, "thread")
+            error = None  # no cycle through this frame
+            invoke(thread)
+
+        return invoke_excepthook
+
+    threading._make_invoke_excepthook = _make_invoke_excepthook  # type: ignore[attr-defined]
+    return "ok"
+
+
+def see_ends(ended: Callable[[int, str], None]) -> None:
+    """Tell of every thread that ends: its ident and name."""
+    forget: Callable[[Any], None] | None = getattr(threading.Thread, "_delete", None)
+    if forget is None:
+        return  # the names of ended threads are a nicety
+
+    @functools.wraps(forget)
+    def _delete(thread: Any) -> None:
+        ended(thread.ident, thread.name)
+        forget(thread)
+
+    threading.Thread._delete = _delete  # type: ignore[attr-defined]
+
+
+def see_futures(seen: Seen) -> None:
+    """Tell of every exception that a task leaves in a `concurrent.futures.Future`; that module is imported by now."""
+    futures: Any = sys.modules["concurrent.futures._base"]
+    keep = futures.Future.set_exception
+
+    @functools.wraps(keep)
+    def set_exception(future: Any, exception: BaseException | None) -> None:
+        if exception is not None:
+            seen(exception, "future")
+        keep(future, exception)
+
+    futures.Future.set_exception = set_exception
+
+
+def see_sudden_ends(ending: Callable[[str], None]) -> None:
+    """Call `ending` before `os._exit` and `os.exec…`, with what it is; both go on as ever."""
+    leave = os._exit
+
+    @functools.wraps(leave)
+    def _exit(status: int) -> NoReturn:
+        ending("os._exit")
+        leave(status)
+
+    os._exit = _exit
+    for name in _EXEC:
+        setattr(os, name, _telling(getattr(os, name), ending))
+
+
+def _telling(replace: Callable[..., Any], ending: Callable[[str], None]) -> Callable[..., Any]:
+    @functools.wraps(replace)
+    def execute(*args: Any, **kwargs: Any) -> Any:
+        ending("exec")
+        return replace(*args, **kwargs)  # returns only by an exception, and the program goes on
+
+    return execute
+
+
+def last_error() -> BaseException | None:
+    """The exception that ended the main thread; None where there was none."""
+    found = getattr(sys, "last_value", None)
+    return found if isinstance(found, Exception) else None

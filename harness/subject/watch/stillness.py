@@ -1,0 +1,135 @@
+"""Which threads of a program have not moved, and since when: the sign of a hang in a program that reports nothing.
+
+A thread moves when its innermost frame outside the standard library's locks and queues is another one, or is at another
+instruction, than at the look before. A loop that spends its time in one call looks still by that: so the kernel, too, has
+to say that the thread has not run since (`schedstat`). Only for a thread that is inside a lock or queue of the standard
+library that does not count, since a wait that polls runs, and moves nothing.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType
+
+_OUTSIDE_FILES = re.compile(
+    r"(?:^|/)(?:selectors|socket|ssl|socketserver|subprocess|popen_fork|popen_spawn_posix|connection)\.py$|/asyncio/"
+)
+_OUTSIDE_CALLS = re.compile(
+    r"\b(?:sleep|select|poll|epoll|accept|recv\w*|wait[34]|waitpid|pause|sigwait\w*|input|readline|getch)\s*\("
+)
+"""A thread in one of these waits for a clock, a peer, a child or a person: what it waits for is not in this process."""
+
+BUSY = 0.2  # processors
+
+Machinery = Callable[[str], bool]
+"""Whether a file is the standard library's for locks and queues."""
+NativeId = Callable[[int], int]
+"""A thread's number for the kernel by its ident; 0 when it is not known."""
+
+
+@dataclass
+class _Place:
+    """Where a thread stands. `ran`: what the kernel said when it was asked first, and `rests` since when it says so."""
+
+    at: tuple[int, int]
+    since: float
+    inside: bool  # a lock or queue
+    ran: str | None = None
+    rests: float = 0.0
+
+
+class Stillness:
+    """`look` at every turn of the watchdog; times are `time.monotonic()`."""
+
+    def __init__(self, machinery: Machinery, native_id: NativeId, *, ask_after_s: float = 1.0) -> None:
+        self._machinery = machinery
+        self._native_id = native_id
+        self._ask_after_s = ask_after_s
+        self._asked = 0.0
+        self._places: dict[int, _Place] = {}
+        self._processor: list[tuple[float, float]] = []  # (when, seconds of processor time used)
+
+    def look(self, now: float, own: int) -> dict[int, float]:
+        """Ident → since when the thread has not moved; not of thread `own`."""
+        frames = sys._current_frames()
+        found: dict[int, _Place] = {}
+        for ident, frame in frames.items():
+            if ident == own:
+                continue
+            at = _where(frame, self._machinery)
+            before = self._places.get(ident)
+            inside = self._machinery(frame.f_code.co_filename)
+            if before is None or before.at != at:
+                before = _Place(at, now, inside)
+            before.inside = inside
+            found[ident] = before
+        self._places = found
+        del frames  # a frame that is kept keeps its variables
+        if now - self._asked >= self._ask_after_s / 2:
+            self._asked = now
+            self._ask(now)
+        return {ident: self._since(place, now) for ident, place in found.items()}
+
+    def _ask(self, now: float) -> None:
+        """The kernel, of threads that have stood a while: to ask of all every time would cost."""
+        for ident, place in self._places.items():
+            if place.inside or now - place.since < self._ask_after_s:
+                continue
+            ran = _ran(self._native_id(ident))
+            if place.ran is None or ran != place.ran:
+                place.ran, place.rests = ran, now
+
+    def _since(self, place: _Place, now: float) -> float:
+        if place.inside:
+            return place.since
+        if place.ran is None:
+            return now
+        # Between the two lies the time until the kernel was asked first, in which the thread is taken to have rested, too.
+        return place.since if place.rests - place.since <= 2 * self._ask_after_s else place.rests
+
+    def place(self, ident: int) -> tuple[int, int]:
+        """Where the thread stood at the last look."""
+        return self._places[ident].at
+
+    def busy(self, now: float, since: float) -> bool:
+        """Whether the process computed since then: more than a fifth of one processor."""
+        self._processor.append((now, time.process_time()))
+        while len(self._processor) > 2 and self._processor[1][0] <= since:
+            self._processor.pop(0)
+        if len(self._processor) > 4096:
+            del self._processor[1:-1:2]
+        began, used = self._processor[0]
+        return now > began and (self._processor[-1][1] - used) / (now - began) > BUSY
+
+
+def _where(frame: FrameType | None, machinery: Machinery) -> tuple[int, int]:
+    while frame is not None and machinery(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (0, 0) if frame is None else (id(frame), frame.f_lasti)
+
+
+def _ran(native_id: int) -> str:
+    """How often, and how long, the thread was on a processor; "" where the kernel does not say."""
+    try:
+        with open(f"/proc/self/task/{native_id}/schedstat", encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def waits_outside(idents: Iterable[int]) -> bool:
+    """Whether one of the threads waits for something that is not in this process."""
+    frames = sys._current_frames()
+    for ident in idents:
+        frame = frames.get(ident)
+        if frame is None:
+            continue
+        file = frame.f_code.co_filename
+        if _OUTSIDE_FILES.search(file) or _OUTSIDE_CALLS.search(linecache.getline(file, frame.f_lineno)):
+            return True
+    return False

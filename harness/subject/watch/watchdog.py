@@ -1,0 +1,282 @@
+"""The one thread that the watch adds: it tells when nothing moves, and writes the account while the program runs.
+
+Not a `threading.Thread`: the program's `threading.enumerate()` and `active_count()` are its own, and the interpreter does
+not wait for it. It is paused around a fork, so that a child never inherits a lock that it held.
+
+A program need not report anything, so what counts as moving is `stillness`, and what counts as a hang is more than that:
+* a cycle of waits that the probes know, standing for 5 s;
+* threads that have stood still for the timeout, and whose stacks and locks explain why they cannot go on (a cycle, a
+  holder that ended, a barrier one short), whatever the others do;
+* all threads still, nothing explained, none of them waits for a clock, a peer or a child, and the process does not
+  compute; while a thread compiles, that takes four times as long.
+* a thread that is in one run of the autograd engine for four times the timeout, computing or not.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import threading
+import time
+import traceback
+from _thread import allocate_lock, start_new_thread  # the real ones, whatever the program puts in their place
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.core.waitgraph import Edge, find_cycle
+
+from .live import LiveState
+from .process import Stuck, Watched
+
+if TYPE_CHECKING:
+    from harness.core.stuck.views import Diagnosis
+
+    from .stillness import Stillness
+
+LOOK_S = 0.25
+WRITE_S = 1.0
+WRITE_SHARE = 0.01  # of the time at most goes into writing the account while the program runs
+DEADLOCK_S = 5.0
+PATIENCE = 4
+MOST_REPORTS = 20
+
+
+def _allow_evidence(pid: int) -> None:
+    """Where the kernel lets only ancestors read a process (Yama's scope 1): also py-spy, a child of the control side's."""
+    try:
+        restricted = Path("/proc/sys/kernel/yama/ptrace_scope").read_text(encoding="ascii").strip() == "1"
+    except OSError:
+        return
+    if restricted and pid:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(pid), 0, 0, 0)  # PR_SET_PTRACER
+
+
+class WatchDog:
+    """`start` … `stop`; `pause`, `resume`, `reborn` and `forget` around forks."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._timeout_s = watched.settings.hang_timeout_s
+        self._renew()
+
+    def _renew(self) -> None:
+        self._stopping = allocate_lock()
+        self._stopping.acquire()
+        self._ended = allocate_lock()
+        self._looking = allocate_lock()
+        self._paused_by: set[int] = set()
+        self._write_at = 0.0
+        self._stillness: Stillness | None = None
+        self._cycle: list[Edge] = []
+        self._cycle_since = 0.0
+        self._examined: set[tuple[int, tuple[int, int]]] = set()
+        self._whole_examined = False
+        self._long: set[tuple[int, int]] = set()
+        self._reports = 0
+        self._standing: dict[int, tuple[int, int]] = {}  # of the report that stands: its threads and their places
+        self._live = LiveState(self._watched) if self._watched.settings.live else None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._ended.acquire()
+        try:
+            start_new_thread(self._watch, ())
+        except RuntimeError as error:  # a limit on threads
+            self._ended.release()
+            self._watched.status["watchdog"] = f"unavailable: {error}"
+
+    def stop(self) -> None:
+        """End, and wait for the end, but not for long: the program wants to go."""
+        if self._stopping.locked():
+            self._stopping.release()
+            self._ended.acquire(timeout=1.0)
+        if self._stillness is not None:  # a program that ends may have gone on since the last look
+            self._went_on(self._stillness, self._stillness.look(time.monotonic(), own=-1))
+
+    def pause(self) -> None:
+        """Before a fork: no look is under way from here on."""
+        if self._looking.acquire(timeout=1.0):
+            self._paused_by.add(threading.get_ident())
+
+    def resume(self) -> None:
+        """After it, in the parent."""
+        me = threading.get_ident()  # several threads may fork at a time
+        if me in self._paused_by:
+            self._paused_by.discard(me)
+            self._looking.release()
+
+    def reborn(self) -> None:
+        """In the child, which has no thread but the one that forked."""
+        self._renew()
+        self.start()
+
+    def forget(self) -> None:
+        """In a child that is not watched."""
+        self._renew()
+        self._stopping.release()
+
+    # its own thread
+
+    def _watch(self) -> None:
+        own = self._watched.threads.own().ident
+        stopping, ended, looking = self._stopping, self._ended, self._looking
+        try:
+            while not stopping.acquire(timeout=LOOK_S):
+                with looking:
+                    self._look(time.monotonic(), own)
+        except Exception:  # noqa: BLE001  # nobody would see it on a thread of ours; the report does
+            self._watched.status["watchdog"] = f"unavailable: it failed: {traceback.format_exc()[-1500:]}"
+            self._watched.changed = True
+        finally:
+            ended.release()
+
+    def _look(self, now: float, own: int) -> None:
+        watched = self._watched
+        os.utime(watched.folder / "process.json")
+        if watched.changed and now >= self._write_at:
+            watched.write()
+            took = time.monotonic() - now
+            self._write_at = now + max(WRITE_S, took / WRITE_SHARE)
+        if self._stillness is None:
+            # Here and not at the top: a start-up of the program does not wait for it, and nor does a hang.
+            from harness.core.stuck.waits import machinery
+
+            from .. import live  # noqa: F401
+            from .stillness import Stillness
+
+            _allow_evidence(watched.settings.control)
+            ask_after_s = min(1.0, self._timeout_s / 8)
+            self._stillness = Stillness(machinery, watched.threads.native_id, ask_after_s=ask_after_s)
+        edges = watched.probes.edges() if watched.probes is not None else []
+        since = self._stillness.look(now, own)
+        self._went_on(self._stillness, since)
+        if self._live is not None:
+            self._live.look(now, edges)
+        if not self._known_cycle(now, edges):
+            self._still(now, since, edges, self._stillness)
+        self._long_in_engine(since)
+
+    def _known_cycle(self, now: float, edges: list[Edge]) -> bool:
+        found = find_cycle(edges)
+        if not found or found != self._cycle:
+            self._cycle, self._cycle_since = found, now
+            return False
+        if self._cycle_since and now - self._cycle_since >= DEADLOCK_S:
+            self._cycle_since = 0.0  # told once
+            self._report("deadlock", "; ".join(str(edge) for edge in found), [])
+        return True
+
+    def _still(self, now: float, since: dict[int, float], edges: list[Edge], stillness: Stillness) -> None:
+        from .stillness import waits_outside
+
+        still = [ident for ident, began in since.items() if now - began >= self._timeout_s]
+        fresh = [ident for ident in still if (ident, stillness.place(ident)) not in self._examined]
+        whole = len(still) == len(since) and self._whole(now, since, stillness)
+        if not fresh and not (whole and not self._whole_examined):
+            self._whole_examined = self._whole_examined and whole
+            return
+        self._examined = {(ident, stillness.place(ident)) for ident in still}
+        self._whole_examined = whole
+        found = self._explain(edges, whole)
+        told = [
+            finding
+            for finding in (found.findings if found else ())
+            if set(finding.threads) <= set(still)
+            # Somebody waits for a thread that waits for a clock or a peer: a server without a request looks like that.
+            and not (finding.kind == "native" and waits_outside(finding.threads[:1]))
+        ]
+        if told:
+            label = "deadlock" if any(finding.kind == "cycle" for finding in told) else "hang"
+            idents = [ident for finding in told for ident in finding.threads]
+            self._report(label, "; ".join(finding.text for finding in told), idents, found)
+        elif whole:
+            longest = max(now - began for began in since.values())
+            waits = [f"{wait.thread.name} waits for {wait.what}" for wait in found.waits if not wait.idle] if found else []
+            text = "; ".join(waits) or "no known lock is waited for: see the stacks"
+            self._report("hang", f"nothing has moved for {longest:.0f} s; {text}", still, found)
+
+    def _whole(self, now: float, since: dict[int, float], stillness: Stillness) -> bool:
+        """All threads are still: whether that is a hang of the whole process."""
+        from .stillness import waits_outside
+
+        latest = max(since.values(), default=now)
+        silent_s = (self._watched.log.now_ns() - self._watched.log.last_ns) / 1e9
+        compiling = any(thread.compiling for thread in list(self._watched.threads.by_ident.values()))
+        busy = stillness.busy(now, now - self._timeout_s)
+        long_enough = min(now - latest, silent_s) >= (PATIENCE if compiling else 1) * self._timeout_s
+        return bool(since) and long_enough and not busy and not waits_outside(since)
+
+    def _long_in_engine(self, living: dict[int, float]) -> None:
+        """A device that never answers keeps the thread that waits for it computing."""
+        now_ns = self._watched.log.now_ns()
+        for thread in list(self._watched.threads.by_ident.values()):
+            began: int = getattr(thread, "engine_began", 0)
+            for_s = (now_ns - began) / 1e9
+            if thread.in_engine and began and for_s >= PATIENCE * self._timeout_s and (thread.ident, began) not in self._long:
+                self._long.add((thread.ident, began))
+                if thread.ident in living:
+                    text = f"{thread.label()} has been in one run of the autograd engine for {for_s:.0f} s"
+                    self._report("hang", text, [thread.ident])
+
+    def _explain(self, edges: list[Edge], whole: bool) -> Diagnosis | None:
+        from harness.core.stuck.diagnose import diagnose
+
+        from ..live import read_file, threads_now
+
+        try:
+            threads = threads_now(self._name, {threading.get_ident()})
+            return diagnose(threads, read_file, edges, hung=whole)
+        except Exception:  # noqa: BLE001  # a hang is told all the same; the traceback goes to the evidence
+            self._evidence("why could not be found out:\n" + traceback.format_exc())
+            return None
+
+    def _name(self, ident: int) -> str:
+        return self._watched.threads.label_of(ident)
+
+    # a report
+
+    def _report(self, label: str, reason: str, idents: list[int], found: Diagnosis | None = None) -> None:
+        watched = self._watched
+        self._reports += 1
+        if self._reports > MOST_REPORTS or any(one.reason == reason and one.ended_s is None for one in watched.stuck):
+            return
+        at_s = watched.log.now_ns() / 1e9
+        watched.stuck.append(Stuck(label, reason, at_s))
+        watched.log.emit(label, f',"why":{json.dumps(reason)}')
+        lines = [f"=== {label} at {at_s:.1f} s: {reason}"]
+        lines += [
+            f"{wait.thread.name} waits for {wait.what}{f': {wait.nobody}' if wait.nobody else ''}"
+            for wait in (found.waits if found is not None else ())
+        ]
+        known = {thread.ident: thread.name for thread in threading.enumerate()}
+        lines += [f"Thread 0x{ident:016x} is {name}" for ident, name in known.items()]
+        self._evidence("\n".join(lines), stacks=True)
+        watched.write()
+        partial = watched.folder / "hang.part"
+        partial.write_text(json.dumps({"label": label, "reason": reason, "at_s": at_s}) + "\n", encoding="utf-8")
+        os.replace(partial, watched.folder / "hang.json")  # the sign for outside: native stacks, a word, perhaps a kill
+        if self._stillness is not None:
+            self._standing = {ident: self._stillness.place(ident) for ident in idents}
+
+    def _evidence(self, text: str, stacks: bool = False) -> None:
+        with open(self._watched.folder / "stacks.txt", "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            if stacks:
+                faulthandler.dump_traceback(file=file, all_threads=True)
+
+    def _went_on(self, stillness: Stillness, since: dict[int, float]) -> None:
+        """A thread of the report that stands has moved: it was slow, or somebody helped."""
+        if not self._standing or all(
+            ident in since and stillness.place(ident) == place for ident, place in self._standing.items()
+        ):
+            return
+        self._standing = {}
+        now_s = self._watched.log.now_ns() / 1e9
+        for one in self._watched.stuck:
+            if one.ended_s is None:
+                one.ended_s = now_s
+        self._watched.changed = True

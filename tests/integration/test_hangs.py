@@ -1,0 +1,219 @@
+"""Planted hangs: the cycle or the culprit is named in every one, by the watchdog of a trial and by `harness dump`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.control.dump import ProcessDump, dump_process
+from harness.control.executors import LocalExecutor
+from harness.control.request import TrialRequest
+from harness.core.scenario import Scenario
+from tests.soak.healthy_pauses import pauses_request
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "hang_programs"
+TIMEOUT_S = 2.0
+
+
+IN_TIME_S = 5.0
+
+
+@dataclass(frozen=True)
+class Planted:
+    """`says`: what an explanation has to name. `label`: of the trial."""
+
+    name: str
+    label: str
+    kind: str
+    says: tuple[str, ...]
+
+
+PLANTED = (
+    Planted("lock_cycle_two", "deadlock", "cycle", ("left waits for lock `second`", "which right took at lock_cycle_two.py")),
+    Planted(
+        "lock_cycle_three",
+        "deadlock",
+        "cycle",
+        (
+            "philosopher-0 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-1 took",
+            "philosopher-1 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-2 took",
+            "philosopher-2 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-0 took",
+        ),
+    ),
+    Planted(
+        "queue_full",
+        "deadlock",
+        "cycle",
+        ("back waits for room in queue `self.outbox`", "forth takes from it", "forth waits for room", "back takes from it"),
+    ),
+    Planted("barrier_short", "hang", "nobody", ("2 of 3 parties wait in it (rank-0, rank-1)",)),
+    Planted("lost_notify", "hang", "nobody", ("condition `ready`", "lost_notify.py:15, in producer", "tests nothing first")),
+    Planted("dead_holder", "hang", "nobody", ("reader waits for lock `table`", "dead_holder.py:14, in writer")),
+    Planted("dead_owner", "hang", "nobody", ("reader waits for lock `self.lock`", "has ended without letting go", "in write")),
+    Planted(
+        "import_lock",
+        "deadlock",
+        "cycle",
+        ("loader waits for module waits_while_imported", "importer imports it", "importer waits for loader to end"),
+    ),
+    Planted("native_read", "hang", "native", ("fetcher is in a native call", "`os.read(ends[0], 1)`", "user wait")),
+    Planted("native_gil", "hang", "gil", ("caller holds the interpreter lock in a native call", "native_gil.py:16")),
+    Planted("self_lock", "deadlock", "cycle", ("teller waits for lock `self.lock`", "it itself took at self_lock.py:16")),
+    Planted("pool_of_one", "hang", "nobody", ("pool_0 waits for the result of a future", "never begun")),
+    Planted(
+        "replica_barrier",
+        "deadlock",
+        "cycle",
+        ("replica", "waits for lock `step_lock`", "waits for barrier `replicas`", "would come to it"),
+    ),
+    Planted(
+        "user_lock_inversion",
+        "deadlock",
+        "cycle",
+        ("compiler waits for lock `cache_lock` (user_lock_inversion.py:20), which holder took", "holder waits for", "compile"),
+    ),
+)
+each = pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Every program as a trial: name → its row."""
+    base = tmp_path_factory.mktemp("trials")
+    found: dict[str, dict[str, Any]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+        executor = LocalExecutor(jobs=7)  # they wait, mostly
+    pausing = base / "pauses"
+    pausing.mkdir()
+    requests = [pauses_request(pausing, seconds=12.0, hang_timeout_s=2.5)]  # beside them: it takes the longest
+    for planted in PLANTED:
+        folder = base / planted.name
+        folder.mkdir()
+        requests.append(
+            TrialRequest(
+                planted.name,
+                Scenario(workload=f"hang_workloads:{planted.name}"),
+                0,
+                folder,
+                timeout_s=60.0,
+                hang_timeout_s=TIMEOUT_S,
+            )
+        )
+
+    def keep(row: dict[str, Any]) -> None:
+        found[row["trial"]] = row
+
+    try:
+        executor.wait_ready()
+        executor.run(requests, lambda _: None, keep)
+    finally:
+        executor.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def dumps() -> Iterator[dict[str, ProcessDump]]:
+    """Every program by itself, with nothing of the harness in it, dumped once it hangs."""
+    environment = {**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    running = {
+        planted.name: subprocess.Popen(
+            [sys.executable, str(PROGRAMS / f"{planted.name}.py")],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for planted in PLANTED
+    }
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            yield dict(pool.map(lambda pair: (pair[0], _when_stuck(pair[0], pair[1].pid)), running.items()))
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+def _when_stuck(name: str, pid: int, limit_s: float = 60.0) -> ProcessDump:
+    """The first dump in which something is found and no thread moves."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        found = dump_process(pid, native=True, timeout_s=15.0)
+        settled = all(thread.still for thread in found.threads) and len(found.threads) > 1
+        expected = next(planted.kind for planted in PLANTED if planted.name == name)
+        if settled and [finding.kind for finding in found.diagnosis.findings] == [expected]:
+            return found
+        if time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
+
+
+@each
+def test_the_watchdog_names_it_in_time(rows: dict[str, dict[str, Any]], planted: Planted) -> None:
+    row = rows[planted.name]
+    assert row["outcomes"] == [planted.label], row["reason"]
+    for part in planted.says:
+        assert part in row["reason"]
+    if planted.kind != "gil":  # told by the executor, which takes the evidence of all these trials in turn
+        *_, before, told = row["last_events"]
+        assert told["k"] == planted.label
+        assert (told["t"] - before["t"]) / 1e9 < TIMEOUT_S + IN_TIME_S
+
+
+def test_pauses_of_nine_tenths_of_the_timeout_raise_no_alarm(rows: dict[str, dict[str, Any]]) -> None:
+    """The long version is `python -m tests.soak.healthy_pauses`."""
+    row = rows["pauses"]
+    assert row["outcomes"] == ["ok"], row["reason"]
+    (rounds,) = {worker["facts"]["rounds"] for worker in row["workers"].values()}
+    assert rounds >= 5, "most kinds of pause"
+
+
+@each
+def test_a_dump_of_the_plain_program_names_it(dumps: dict[str, ProcessDump], planted: Planted) -> None:
+    found = dumps[planted.name].diagnosis.findings
+    assert [finding.kind for finding in found] == [planted.kind]
+    for part in planted.says:
+        assert part in found[0].text
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="needs a CUDA device")
+def test_the_compile_lock_against_autograd_s_thread_is_named_by_a_dump() -> None:
+    program = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "compile_lock_engine.py")],
+        env={**os.environ, "PYTHONPATH": ""},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        found = dump_process(program.pid, native=True, timeout_s=15.0)
+        while not found.hazards and time.monotonic() < deadline and program.poll() is None:
+            time.sleep(1.0)
+            found = dump_process(program.pid, native=True, timeout_s=15.0)
+    finally:
+        program.kill()
+        program.wait()
+    assert [match.hazard.id for match in found.hazards] == ["compile-lock-engine-deadlock"]
+    (finding,) = found.diagnosis.findings
+    assert finding.kind == "cycle"
+    assert "compile_lock" in finding.text
+    assert "attender waits for autograd's engine" in finding.text
+
+
+def test_a_dump_names_the_hazard_of_the_catalogue(dumps: dict[str, ProcessDump]) -> None:
+    (found,) = dumps["user_lock_inversion"].hazards
+    assert found.hazard.id == "user-lock-inversion"
+    assert {(role.role, role.thread.rsplit(" ", 1)[-1]) for role in found.roles} == {("A", '"compiler"'), ("B", '"holder"')}
+    assert not any(dump.hazards for name, dump in dumps.items() if name != "user_lock_inversion")

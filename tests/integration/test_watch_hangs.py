@@ -1,0 +1,123 @@
+"""Hangs of watched programs: named, evidenced, and no more than reported unless asked; and no false alarm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from watch_support import HANGS, LIMIT_S, PROGRAMS, environment, watch, watching
+
+from harness.control.evidence import pyspy
+
+TIMEOUT_S = 1.5
+KILL = ("--hang-timeout", str(TIMEOUT_S), "--on-hang", "kill")
+
+
+def test_a_cycle_is_named_within_the_limit_and_the_program_is_ended(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, str(HANGS / "lock_cycle_two.py"), options=KILL)
+    assert done.code == 137
+    assert done.row["outcome"] == "deadlock"
+    assert done.row["exit"]["how"] == "killed after a hang"
+    assert "left waits for lock" in done.err
+    assert "right took at lock_cycle_two.py:" in done.err
+    (stuck,) = done.row["facts"]["stuck"]
+    assert stuck["at_s"] < TIMEOUT_S + 5
+    stacks = (tmp_path / "run" / "trials" / done.row["trial"] / "stacks.txt").read_text()
+    assert "lock_cycle_two.py" in stacks
+    assert "py-spy" in stacks
+
+
+def test_who_ended_with_a_lock_is_named(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, str(HANGS / "dead_owner.py"), options=KILL)
+    assert "its owner, writer, has ended" in done.row["reason"]
+
+
+@pytest.mark.skipif(pyspy() is None, reason="py-spy is not installed: a held interpreter lock cannot be seen into")
+def test_native_code_that_holds_the_interpreter_is_seen_from_outside(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, str(HANGS / "native_gil.py"), options=KILL)
+    assert done.code == 137
+    assert done.row["outcome"] == "hang"
+    assert "caller holds the interpreter lock in a native call" in done.row["reason"]
+    assert "caller holds the interpreter lock in a native call" in done.err
+
+
+def test_a_hang_is_reported_and_a_program_that_goes_on_ends_as_ever(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(
+        "import os, threading\n"
+        "lock = threading.Lock()\n"
+        "def use():\n"
+        "    with lock:\n"
+        "        pass\n"
+        "with lock:\n"
+        "    user = threading.Thread(target=use, name='user')\n"
+        "    user.start()\n"
+        "    os.read(0, 1)\n"
+        "user.join()\n"
+    )
+    process = subprocess.Popen(
+        watching(tmp_path / "run", sys.executable, str(script), options=("--hang-timeout", "1.5")),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    told = process.stderr.readline().decode()
+    assert "user wait" in told
+    os.write(process.stdin.fileno(), b"x")
+    _, rest = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    row = json.loads((tmp_path / "run" / "results.jsonl").read_text())
+    assert row["outcome"] == "ok"
+    (stuck,) = row["facts"]["stuck"]
+    assert stuck["ended_s"] > stuck["at_s"]
+    assert "it went on after" in rest.decode()
+
+
+def test_pauses_below_the_timeout_are_no_hang(tmp_path: Path) -> None:
+    done = watch(
+        tmp_path / "run",
+        sys.executable,
+        str(PROGRAMS / "healthy.py"),
+        "4.5",
+        str(TIMEOUT_S),
+        options=("--hang-timeout", str(TIMEOUT_S)),
+    )
+    assert done.out == "healthy\n"
+    assert done.row["facts"]["stuck"] == []
+    assert done.row["outcome"] == "ok"
+
+
+def test_a_server_without_a_request_is_no_hang(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(
+        "import socket, threading\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "server.settimeout(2.5)\n"
+        "def serve():\n"
+        "    try:\n"
+        "        server.accept()\n"
+        "    except TimeoutError:\n"
+        "        print('nobody came', flush=True)\n"
+        "thread = threading.Thread(target=serve)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    done = watch(tmp_path / "run", sys.executable, str(script), options=("--hang-timeout", "1"))
+    assert done.out == "nobody came\n"
+    assert done.row["facts"]["stuck"] == []
+
+
+def test_a_watch_does_not_delay_the_end(tmp_path: Path) -> None:
+    """A daemon thread that never ends, and a look that is due later, hold nobody up."""
+    code = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    began = time.monotonic()
+    assert watch(tmp_path / "run", sys.executable, "-c", code, options=("--hang-timeout", "60")).code == 0
+    assert time.monotonic() - began < 30

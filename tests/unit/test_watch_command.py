@@ -1,0 +1,128 @@
+"""Which program a watch is given, and what keeps an interpreter from being watched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.control.watch_command import Command, read_command
+from harness.control.watch_start import Start
+from harness.core.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+
+
+def script(path: Path, first: str) -> str:
+    path.write_text(f"{first}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "rest"),
+    [
+        ([sys.executable, "train.py", "-E"], [sys.executable, "train.py", "-E"]),
+        (["-m", "mod", "--x"], [sys.executable, "-m", "mod", "--x"]),
+        (["train.py", "1"], [sys.executable, "train.py", "1"]),
+        ([sys.executable, "-uW", "error", "-Xdev", "train.py"], [sys.executable, "-uW", "error", "-Xdev", "train.py"]),
+        ([sys.executable, "-c", "import sys", "-I"], [sys.executable, "-c", "import sys", "-I"]),
+        ([sys.executable, "-X", "-I", "train.py"], [sys.executable, "-X", "-I", "train.py"]),
+    ],
+)
+def test_words_are_passed_on(given: list[str], rest: list[str]) -> None:
+    assert list(read_command(given).words) == rest
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [sys.executable, "-I", "train.py"],
+        [sys.executable, "-uE", "train.py"],
+        [sys.executable, "-S", "-m", "mod"],
+        [sys.executable, "-W", "error", "-I", "train.py"],
+        [sys.executable, "-Ic", "pass"],
+    ],
+)
+def test_an_interpreter_that_cannot_be_watched_is_refused(given: list[str]) -> None:
+    with pytest.raises(UserError, match=r"cannot be watched: -[IES] .*; run it without"):
+        read_command(given)
+
+
+@pytest.mark.parametrize(
+    ("first", "refused"),
+    [
+        (f"#!{sys.executable}", False),
+        (f"#!{sys.executable} -I", True),
+        ("#!/usr/bin/env python3", False),
+        ("#!/usr/bin/env -S python3 -sE", True),
+        ("#!/bin/sh -E", False),
+        ("", False),
+    ],
+)
+def test_the_first_line_of_a_script_counts(tmp_path: Path, first: str, refused: bool) -> None:
+    tool = script(tmp_path / "tool", first)
+    if refused:
+        with pytest.raises(UserError, match="cannot be watched"):
+            read_command([tool])
+    else:
+        assert read_command([tool]).words == (tool,)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "no command to watch"),
+        (["nosuch"], "nosuch: no such command"),
+        (["."], r"\. is a folder"),
+        (["./notes.txt"], "is not executable"),
+    ],
+)
+def test_no_command(tmp_path: Path, given: list[str], said: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(UserError, match=said):
+        read_command(given)
+
+
+def test_a_module_of_the_programs_own_called_harness_is_not_hidden(tmp_path: Path) -> None:
+    (tmp_path / "harness.py").write_text("")
+    for given in ([sys.executable, "train.py"], ["-m", "mod"]):
+        with pytest.raises(UserError, match=r"harness\.py: the program has a module of its own"):
+            read_command(given)
+    assert read_command([sys.executable, "-c", "pass"])
+
+
+@pytest.mark.parametrize(
+    ("given", "launcher"),
+    [(["-m", "torch.distributed.run", "x.py"], True), (["-m", "mod"], False), ([sys.executable, "train.py"], False)],
+)
+def test_a_launchers_children_do_the_work(given: list[str], launcher: bool) -> None:
+    assert read_command(given).launcher is launcher
+
+
+def test_secrets_are_not_shown() -> None:
+    command = Command(("python", "t.py", "--hf-token=abc", "--api-key", "def", "--tokenizer", "x", "--password"), False, "t")
+    assert command.shown() == ["python", "t.py", "--hf-token=…", "--api-key", "…", "--tokenizer", "x", "--password"]
+
+
+@pytest.mark.parametrize("path", [None, "", "a:b"])
+def test_the_start_comes_first_on_the_path_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    if path is None:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONPATH", path)
+    start = Start(tmp_path, follow=False, hang_timeout_s=1.0, live=False)
+    try:
+        # An empty part would put the working folder on the path.
+        assert start.environment()["PYTHONPATH"].split(":") == [str(start.folder), *(["a", "b"] if path == "a:b" else [])]
+        assert start.notes() == ""
+    finally:
+        start.remove()
+    assert not start.folder.exists()

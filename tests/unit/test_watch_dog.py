@@ -1,0 +1,155 @@
+"""The watchdog of a watched program, in this process: waits that the probes know, and how it comes and goes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.waitgraph import Edge
+from harness.subject.watch import watchdog
+from harness.subject.watch.process import Watched
+from harness.subject.watch.settings import Settings
+from harness.subject.watch.watchdog import WatchDog
+
+WAIT_S = 30.0
+
+
+class FakeProbes:
+    """What the watchdog asks of the probes."""
+
+    def __init__(self) -> None:
+        self.found: list[Edge] = []
+        self.status: dict[str, str] = {}
+
+    def edges(self) -> list[Edge]:
+        return self.found
+
+    def sample(self) -> None:
+        return
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "DEADLOCK_S", 0.3)
+    monkeypatch.setattr(watchdog, "WRITE_S", 0.05)
+    made = Watched(Settings(tmp_path, tmp_path, None, False, 60.0, False), tmp_path)
+    monkeypatch.setattr(made, "_why", lambda _probes: {})
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def probes(watched: Watched) -> FakeProbes:
+    fake: Any = FakeProbes()
+    watched.probes = fake
+    return fake  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def dog(watched: Watched) -> Iterator[WatchDog]:
+    made = WatchDog(watched)
+    made.start()
+    yield made
+    made.stop()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_known_cycle_that_stands_is_told_once(probes: FakeProbes, watched: Watched, dog: WatchDog) -> None:
+    probes.found = [
+        Edge("drafter-1", "autograd's thread of cuda:0", "autograd-7 (drafter-0)"),
+        Edge("autograd-7 (drafter-0)", "torch's compile lock", "drafter-1"),
+    ]
+    hang = watched.folder / "hang.json"
+    until(hang.exists)
+    told = json.loads(hang.read_text())
+    assert told["label"] == "deadlock"
+    for part in ("drafter-1 waits for autograd's thread of cuda:0", "waits for torch's compile lock, held by drafter-1"):
+        assert part in told["reason"]
+    assert "test_watch_dog.py" in (watched.folder / "stacks.txt").read_text()
+    until(lambda: json.loads((watched.folder / "result.json").read_text())["outcomes"] == ["deadlock"])
+    time.sleep(0.5)
+    assert len(watched.stuck) == 1
+
+
+def test_a_cycle_that_comes_and_goes_is_none(probes: FakeProbes, watched: Watched, dog: WatchDog) -> None:
+    looks = 0
+
+    def edges() -> list[Edge]:
+        nonlocal looks
+        looks += 1
+        return [Edge("a", "a lock", "b"), Edge("b", f"lock {looks // 5}", "a")]
+
+    probes.edges = edges  # type: ignore[method-assign]
+    until(lambda: looks > 50)
+    assert watched.stuck == []
+
+
+def test_one_run_of_the_engine_without_end_is_told(watched: Watched, probes: FakeProbes) -> None:
+    dog = WatchDog(watched)
+    dog._timeout_s = 0.2
+    thread = watched.threads.current()
+    thread.in_engine = 1
+    thread.engine_began = 1  # type: ignore[attr-defined]
+    dog.start()
+    try:
+        until(lambda: bool(watched.stuck))
+    finally:
+        thread.in_engine = 0
+        dog.stop()
+    assert watched.stuck[0].reason.startswith("MainThread has been in one run of the autograd engine for")
+
+
+def test_it_is_no_thread_of_the_programs_and_its_failure_is_told(watched: Watched, probes: FakeProbes) -> None:
+    before = threading.enumerate()
+    dog = WatchDog(watched)
+    dog.start()
+    assert threading.enumerate() == before
+
+    def fail() -> list[Edge]:
+        raise ZeroDivisionError
+
+    probes.edges = fail  # type: ignore[method-assign]
+    until(lambda: "ZeroDivisionError" in watched.status.get("watchdog", ""))
+    dog.stop()
+    dog.stop()
+
+
+def test_no_look_while_it_is_paused_for_a_fork(watched: Watched, probes: FakeProbes, dog: WatchDog) -> None:
+    looks = 0
+
+    def edges() -> list[Edge]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    probes.edges = edges  # type: ignore[method-assign]
+    until(lambda: looks > 0)
+    dog.pause()
+    seen = looks
+    time.sleep(0.3)
+    assert looks == seen
+    dog.resume()
+    until(lambda: looks > seen)
+
+
+def test_the_account_is_written_only_where_something_changed(watched: Watched, dog: WatchDog) -> None:
+    result = watched.folder / "result.json"
+    until(lambda: result.exists() and not watched.changed)
+    result.unlink()
+    time.sleep(0.3)
+    assert not result.exists()
+    watched.finding("state_leak", "something", key="one")
+    until(result.exists)
