@@ -93,7 +93,8 @@ Place = tuple[str, int, str]
 
 
 def tracing(threads: Threads) -> list[tuple[dict[str, str], list[Place]]]:
-    """The threads inside a trace now, in which region, and where they are, innermost call last. [] : the flag is set though none is.
+    """The threads inside a trace now, in which region, and where they are, innermost call last; [] although the flag is set
+    when it was left set.
 
     Places and no text: to look up the lines of source takes tens of milliseconds the first time, in which those threads
     go on.
