@@ -18,6 +18,7 @@ _MIXED = Plan(
     {"A": "trainer", "B": "setter"},
     steps=[
         Step("A", "mark.forward"),
+        Step("B", "mark.setting"),  # held here, for at stance.set the stance is set already
         Step("B", "stance.set", info="force_eager"),
         Step("A", "engine.enter"),
         Step("A", "mark.backward"),
