@@ -97,7 +97,7 @@ HAZARDS: tuple[Hazard, ...] = (
         reference=("unslothai/unsloth-zoo#1001",),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "3/3, counterfactual 0/3",
         },
     ),
@@ -127,7 +127,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "other graph, but compiled attention keeps the same shapes in both, as do whole layers (2.13), so it is harmless",
         found={
             "2.11": "5/5, counterfactual 0/5",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -152,7 +152,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "without gradient would be the outcome no_grad",
         found={
             "2.11": "5/5, counterfactual 0/5",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),

@@ -114,7 +114,7 @@ HAZARDS: tuple[Hazard, ...] = (
         elsewhere="no part of the pipeline listens to these callbacks; the harness counts at the backend for this reason",
         found={
             "2.11": "5/5, counterfactual 0/5",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -136,7 +136,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
-            "2.13": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
+            "2.13": "20/20, counterfactual 0/20; pipeline 2/2, counterfactual 0/2",
             "2.14": "3/3, counterfactual 0/3",
         },
     ),
@@ -162,7 +162,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
-            "2.13": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
+            "2.13": "20/20, counterfactual 0/20; pipeline 2/2, counterfactual 0/2",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -184,7 +184,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "torch compares its own wrappers in a lookup, where no sync point lies; the small program's backend says it itself",
         found={
             "2.11": "5/5, counterfactual 0/5",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "3/3, counterfactual 0/3",
         },
     ),
@@ -212,7 +212,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
-            "2.13": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
+            "2.13": "20/20, counterfactual 0/20; pipeline 2/2, counterfactual 0/2",
             "2.14": "3/3, counterfactual 0/3",
         },
     ),

@@ -109,7 +109,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 2/2, counterfactual 0/2",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "0/2: harmless",
         },
     ),
@@ -137,7 +137,7 @@ HAZARDS: tuple[Hazard, ...] = (
         reference=("pytorch/pytorch#186537", "pytorch/pytorch#173568"),
         found={
             "2.11": "0/5: harmless",
-            "2.13": "5/5, counterfactual 0/5; pipeline 1/1, counterfactual 0/1",
+            "2.13": "20/20, counterfactual 0/20; pipeline 1/1, counterfactual 0/1",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -165,7 +165,7 @@ HAZARDS: tuple[Hazard, ...] = (
         reference=("vllm-project/vllm#27178",),
         found={
             "2.11": "5/5, counterfactual 0/5; pipeline 1/1, counterfactual 0/1",
-            "2.13": "5/5, counterfactual 0/5; pipeline 1/1, counterfactual 0/1",
+            "2.13": "20/20, counterfactual 0/20; pipeline 1/1, counterfactual 0/1",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -186,7 +186,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "compiled, and the warning is no outcome of a trial",
         found={
             "2.11": "0/5: excluded",
-            "2.13": "5/5, counterfactual 0/5",
+            "2.13": "20/20, counterfactual 0/20",
             "2.14": "2/2, counterfactual 0/2",
         },
     ),
@@ -213,7 +213,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("state_leak",), text="Dynamo's settings"),
         ),
         found={
-            "2.11": "5/5, counterfactual 0/5; pipeline 1/1, counterfactual 0/1",
+            "2.11": "20/20, counterfactual 0/20; pipeline 1/1, counterfactual 0/1",
             "2.13": "0/5: harmless",
             "2.14": "0/2: harmless",
         },

@@ -224,7 +224,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         found={
             "2.11": "1/1, counterfactual 0/1",
-            "2.13": "2/2, counterfactual 0/2; pipeline 1/1, counterfactual 0/1",
+            "2.13": "20/20, counterfactual 0/20; pipeline 1/1, counterfactual 0/1",
             "2.14": "1/1, counterfactual 0/1",
         },
     ),
