@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import UserError
-from harness.core.plan import Plan, Step
+from harness.core.plan import Counterfactual, Plan, Step
 from harness.core.points import is_point
 from harness.core.recording import Passed
 
@@ -112,7 +112,7 @@ def plans(pair: CriticalPair, workers: Mapping[str, str]) -> Iterator[Plan]:
     window = [index for index in (opens, first, second) if index is not None]
     wider = sorted({*window, *(index for index in others if index is not None)})
     for indices in dict.fromkeys((tuple(window), tuple(wider), tuple(range(second + 1)))):
-        made = _plan(order, [index for index in indices if is_point(order[index].point)], workers)
+        made = _plan(order, [index for index in indices if is_point(order[index].point)], workers, pair)
         if made is not None:
             yield made
 
@@ -121,7 +121,7 @@ def _last_of(order: Order, seat: str, before: int) -> int | None:
     return next((i for i in range(before - 1, -1, -1) if order[i].seat == seat), None)
 
 
-def _plan(order: Order, indices: Sequence[int], workers: Mapping[str, str]) -> Plan | None:
+def _plan(order: Order, indices: Sequence[int], workers: Mapping[str, str], pair: CriticalPair) -> Plan | None:
     roles: dict[str, str] = {}  # worker → role of the plan
     counted: dict[str, int] = {}  # worker → index of its previous step
     steps: list[Step] = []
@@ -135,7 +135,19 @@ def _plan(order: Order, indices: Sequence[int], workers: Mapping[str, str]) -> P
         counted[worker] = index
     if not steps or len(roles) > 26:
         return None
-    return Plan({role: workers.get(worker, worker) for worker, role in roles.items()}, steps=steps)
+    bound = {role: workers.get(worker, worker) for worker, role in roles.items()}
+    return Plan(bound, steps=steps, counterfactual=_other_way_round(steps, list(indices), pair))
+
+
+def _other_way_round(steps: Sequence[Step], indices: Sequence[int], pair: CriticalPair) -> Counterfactual | None:
+    """The same points with the pair's second before its first; None where the first's thread has a step between them."""
+    if pair.first not in indices or pair.second not in indices:
+        return None
+    at, after = indices.index(pair.first), indices.index(pair.second)
+    between = steps[at + 1 : after + 1]
+    if any(step.role == steps[at].role for step in between):
+        return None
+    return Counterfactual(steps=[*steps[:at], *between, steps[at], *steps[after + 1 :]])
 
 
 def _first_true(holds: Callable[[int], bool], false_at: int, true_at: int) -> int:

@@ -52,6 +52,9 @@ def replay(
             emit(f"forced: {found.note}\n")
         events = len(old.recording.events)
         emit(f"order: same, {events} events\n" if found.same_order else f"order: differs at {found.difference}\n")
+        if found.repairs:
+            where = ", ".join(str(index + 1) for index in found.late)
+            emit(f"it took {found.repairs + 1} replays: the others diverged, and threads were made late at event {where}\n")
         now, then = ", ".join(found.row["outcomes"]), ", ".join(old.outcomes)
         emit(f"outcome: {now}, as recorded\n" if found.same_outcome else f"outcome: {now}; recorded {then}\n")
     raise typer.Exit(found.exit_code)

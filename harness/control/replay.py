@@ -47,6 +47,8 @@ class Replayed:
     trial: str
     difference: str
     note: str = ""  # other versions, with --force
+    repairs: int = 0  # replays before this one that diverged, each mended by making threads run late
+    late: tuple[int, ...] = ()  # the events of the recording at which they were
 
     @property
     def same_order(self) -> bool:
@@ -71,6 +73,8 @@ class Replayed:
             "same_order": self.same_order,
             "same_outcome": self.same_outcome,
             "difference": self.difference or None,
+            "repairs": self.repairs,
+            "late_events": [index + 1 for index in self.late],
             "recorded": {"outcomes": list(self.old.outcomes), "events": len(self.old.recording.events)},
             "replayed": {"outcomes": list(self.row["outcomes"]), "trial": self.trial},
             "note": self.note or None,
@@ -110,8 +114,7 @@ def replay(old: OldTrial, executor: Executor, folder: Path, *, note: str = "") -
         new = read_recording(folder) if (folder / "recording.jsonl").exists() else Recording(())
         difference = first_difference(old.recording.events, new.events)
     else:
-        row, folder = _point_by_point(old, executor, folder)
-        difference = divergence(row)
+        return _point_by_point(old, executor, folder, note)
     return Replayed(old, row, str(folder), difference, note)
 
 
@@ -119,25 +122,25 @@ REPAIRS = 6
 """How many divergences of a recording of free threads are mended before one is reported."""
 
 
-def _point_by_point(old: OldTrial, executor: Executor, folder: Path) -> tuple[Row, Path]:
+def _point_by_point(old: OldTrial, executor: Executor, folder: Path, note: str) -> Replayed:
     """Replays; where a thread came to another point than recorded, it and those ahead of it are made to run late there.
 
-    Only where threads ran freely between points when they were recorded (`delays`). The last row, and its folder.
+    Only where threads ran freely between points when they were recorded (`delays`). What the last replay came to.
     """
     late: list[int] = []
     extra = {**old.extra, "recording": old.recording.to_json()}
-    row = run_once(old, executor, folder, "replay", extra)
+    row, last, repairs = run_once(old, executor, folder, "replay", extra), folder, 0
     for number in range(2, REPAIRS + 2):
         found = (row.get("schedule") or {}).get("divergence")
         suspects = {found["index"], *found["ahead"]} if found else set()
         if old.kind != "delays" or suspects <= set(late):
             break
         late = sorted({*late, *suspects})
-        again = folder.with_name(f"{folder.name}-{number}")
-        row = run_once(old, executor, again, "replay", {**extra, "late": late})
-        if number == REPAIRS + 1 or not divergence(row):
-            return row, again
-    return row, folder
+        last, repairs = folder.with_name(f"{folder.name}-{number}"), number - 1
+        row = run_once(old, executor, last, "replay", {**extra, "late": late})
+        if not divergence(row):
+            break
+    return Replayed(old, row, str(last), divergence(row), note, repairs, tuple(late))
 
 
 def run_once(old: OldTrial, executor: Executor, folder: Path, schedule: str, extra: Mapping[str, Any]) -> Row:

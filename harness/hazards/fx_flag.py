@@ -53,7 +53,7 @@ _COMPILED = Plan(
     steps=[
         Step("A", "compiled_call.enter"),
         Step("A", "fx.window.open", name="A traces"),
-        Step("B", "compiled_call.checked"),
+        Step("B", "compiled_call.checked", info="true"),
         Step("A", "fx.window.closing"),
     ],
     counterfactual=Counterfactual(
@@ -136,7 +136,7 @@ _HOLE = Plan(
     steps=[
         Step("B", "region.step.exit"),
         Step("A", "fx.window.open", name="A traces"),
-        Step("B", "compiled_call.checked"),
+        Step("B", "compiled_call.checked", info="true"),
         Step("A", "fx.window.closing"),
     ],
     counterfactual=Counterfactual(
