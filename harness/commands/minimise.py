@@ -37,6 +37,7 @@ def minimise(
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
     from harness.control.minimise import minimise as search
+    from harness.analysis.minimise import NothingToMinimise
     from harness.control.minimise import read_pair
 
     failing, passing = read_pair(trial, against)
@@ -51,6 +52,11 @@ def minimise(
             times=times,
             note=lambda text: None if quiet else typer.echo(text, err=True),
         )
+    except NothingToMinimise as reason:
+        hint = "try again, or name another trial that passed with --against"
+        document = {"trial": str(trial), "pair": None, "reason": str(reason)}
+        emit(json.dumps(document, indent=2) + "\n" if json_output else f"nothing found: {reason}; {hint}\n")
+        raise typer.Exit(1) from None
     finally:
         executor.close()
     file = folder / "case.json"

@@ -31,13 +31,13 @@ def percent(rate: float) -> str:
 
 
 def verdict(summary: ScenarioSummary, signs: Signs = UNICODE) -> str:
-    """`undecided 0/5 (≤ 45 %)`; of trials that all failed, what their number says: `unsafe 5/5 (≥ 55 %)`."""
+    """`undecided 0/5 (≤ 45 %)`: how often it can fail at most; once one failed, how often it does at least."""
     if summary.skipped:
         return "skipped"
     if not summary.conclusive:
         return summary.verdict
     bound = f"{signs.le} {percent(summary.failure_rate_upper)}"
-    if summary.failures == summary.conclusive:
+    if summary.failures:
         bound = f"{signs.ge} {percent(failure_rate_lower(summary.failures, summary.conclusive))}"
     return f"{summary.verdict} {summary.failures}/{summary.conclusive} ({bound})"
 

@@ -51,7 +51,7 @@ TABLE = """\
 quick  75 trials on torch 2.11.0+cpu, 2 CPU cores
    scenario                      verdict                 FX  dense  start  tok/s
 ────────────────────────────────────────────────────────────────────────────────
-✓  lock=none                     unsafe 3/5 (≤ 92 %)      3      0    1.5   1000
+✓  lock=none                     unsafe 3/5 (≥ 19 %)      3      0    1.5   1000
    lock=first_step               undecided 0/5 (≤ 45 %)   0      0   12.3  12346
    checkpoint=non_reentrant
    lock=compile_gate             safe 0/59 (≤ 5.0 %)      0    n/a    1.5   1000
