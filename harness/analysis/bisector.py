@@ -5,7 +5,8 @@ each schedule of the portfolio; trials where they tell most, by a Bayesian belie
 candidate, n = ⌈ln α / ln(1 − p_min)⌉ trials of which not one was looked at before it was chosen; then a refutation of
 what is cheaper and still open. Nothing but the weakest strategy is an answer before a failure was seen somewhere. The
 certification is held under the schedule that unsafe strategies failed most under, because a strategy that passes where
-nothing would fail has shown nothing; then the other schedules get two trials each.
+nothing would fail has shown nothing; then the other schedules get two trials each. A strategy that is still open and turns
+out to be measurably cheaper than the answer is measured in turn with it, and if it is cheaper then too, it is certified.
 
 A failure makes its strategy unsafe, and all below it, for good. Safe is said of a strategy that passed its certification
 only. The belief decides what is run next, and never a verdict.
@@ -19,11 +20,11 @@ those has failed or was certified too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.analysis.belief import Belief, Opinion
 from harness.analysis.intervals import P_MIN, trials_for_safe
-from harness.analysis.ladder import PRICED, TRIES, Ladder, PlanResult, Result, Run
+from harness.analysis.ladder import PRICED, TRIES, Ladder, PlanResult, Purpose, Result, Run
 from harness.analysis.order import Order
 from harness.analysis.verdicts import Answer, answer_of
 from harness.core.plan import EXCLUDED
@@ -103,6 +104,7 @@ class Bisector:
         self.ladder = Ladder(order, contexts)
         self.certifying = ""
         self.certified: list[str] = []
+        self._in_turn: list[str] = []
         self._hazards = tuple(hazards)
         self._by_locks = frozenset(by_locks)
         self._arms = [(context, schedule) for schedule in ("", *portfolio) for context in range(contexts)]
@@ -140,6 +142,8 @@ class Bisector:
         first = self.next()
         if not isinstance(first, Run):
             return first
+        if first.purpose in ("price", "compare"):
+            return [replace(first, strategy=name) for name in self._in_turn[:size]]
         if first.purpose != "certify":
             return [first] * size
         left = [
@@ -154,7 +158,14 @@ class Bisector:
         opinion = self._opinion() if self._candidates() else None
         best = self._best_certified()
         return answer_of(
-            self.ladder, self.settings.p_min, self.settings.alpha, best, self._still_open(), opinion, stopped
+            self.ladder,
+            self.settings.p_min,
+            self.settings.alpha,
+            best,
+            self._still_open(),
+            opinion,
+            stopped,
+            certified=self.certified,
         )
 
     # the phases, in order; each gives a step, or None when it is over
@@ -212,16 +223,17 @@ class Bisector:
             return Run(name, *self._arms[arm], "explore")
         if not self.ladder.unsafe():
             candidate = self._weakest(candidates)
-        rival = self._unpriced_rival(candidate, opinion)
-        if rival:
-            return Run(rival, 0, "", "price")
+        price = self._price_of_rivals(candidate, opinion)
+        if price:
+            return price
         self.certifying = candidate
         return self._certification() or self.conclude()
 
     def _after_certification(self, best: str) -> Run | Answer:
         """What does it cost when nothing provokes it? Does it stand every schedule? Is anything cheaper safe, too?"""
-        if self.ladder.standings[best].quiet.get((0, ""), 0) < PRICED:
-            return Run(best, 0, "", "price")
+        price = self._measured("price", {best: PRICED - self.ladder.tried(0, "", [best])[1]})
+        if price:
+            return price
         for at in self._arms:
             if at[1] and self._takes(best, at) and self.ladder.tried(*at, [best])[1] < PROVOKED:
                 return Run(best, *at, "provoke")
@@ -230,6 +242,11 @@ class Bisector:
             # Nothing failed yet: perhaps there is nothing to fix.
             self.certifying = weakest
             return self._certification() or self.conclude()
+        rival = self._cheaper_rival(best)
+        if rival:
+            measured = self._measured("compare", self.ladder.compared(rival, best))
+            if measured:
+                return measured
         still_open = self._still_open()
         if still_open:
             opinion = self._opinion()
@@ -239,9 +256,28 @@ class Bisector:
                 return self._certification() or self.conclude()
             if self.settings.thorough or opinion.fails[target, arm] >= self.settings.worth:
                 return Run(target, *self._arms[arm], "refute")
+        if rival:
+            self.certifying = rival
+            return self._certification() or self.conclude()
         return self._own_witness() or self.conclude()
 
     # choices
+
+    def _measured(self, purpose: Purpose, left: Mapping[str, int]) -> Run | None:
+        """The next trial for the cost of these, `left` of each: in turn, because the load of a machine changes.
+
+        The one that lacks most is first.
+        """
+        most = max(left.values())
+        self._in_turn = [name for missing in range(most, 0, -1) for name, count in left.items() if count >= missing]
+        return Run(self._in_turn[0], 0, "", purpose) if self._in_turn else None
+
+    def _cheaper_rival(self, best: str) -> str | None:
+        """A strategy that may be safe and is measurably cheaper than the answer; than nothing to fix none is."""
+        if not self.ladder.unsafe():
+            return None
+        rivals = (name for name in self._candidates() if name not in self.certified)
+        return next((name for name in rivals if self.ladder.cheaper(name, best)), None)
 
     @property
     def _patience(self) -> int:
@@ -301,13 +337,15 @@ class Bisector:
         takes = [schedule for at, schedule in self._arms if at == context and self._takes(name, (at, schedule))]
         return max(takes, key=harshness)  # of equals the first, which is the scenario's own
 
-    def _unpriced_rival(self, candidate: str, opinion: Opinion) -> str | None:
-        """A strategy that could be safe and cheaper, and cannot be compared with the candidate, but for its cost."""
+    def _price_of_rivals(self, candidate: str, opinion: Opinion) -> Run | None:
+        """A trial for the cost of strategies that could be safe and cheaper, and cannot be compared with the candidate."""
         related = self.order.below[candidate] | self.order.above[candidate] | {candidate}
         rivals = [name for name in self._candidates() if name not in related and opinion.unsafe[name] <= RIVAL]
-        standings = self.ladder.standings
-        quiet = {name: standings[name].quiet.get((0, ""), 0) for name in [*rivals, candidate]}
-        return next((name for name, count in quiet.items() if rivals and count < PRICED), None)
+        if not rivals:
+            return None
+        return self._measured(
+            "price", {name: PRICED - self.ladder.tried(0, "", [name])[1] for name in [*rivals, candidate]}
+        )
 
     def _own_witness(self) -> Run | None:
         for name, source in self.ladder.unsafe().items():
@@ -323,14 +361,20 @@ class Bisector:
         return None
 
     def _best_certified(self) -> str | None:
-        return next((name for name in self.ladder.cheapest_first() if name in self.certified), None)
+        found = None
+        for name in self.ladder.cheapest_first():
+            if name in self.certified and (found is None or self.ladder.cheaper(name, found)):
+                found = name
+        return found
 
     def _still_open(self) -> list[str]:
         """Cheaper than the answer, and neither shown unsafe nor certified; without an answer, all such."""
         best = self._best_certified()
         candidates = [name for name in self._candidates() if name not in self.certified]
         order = self.ladder.cheapest_first()
-        return candidates if best is None else [name for name in candidates if order.index(name) < order.index(best)]
+        if best is None:
+            return candidates
+        return [name for name in candidates if order.index(name) < order.index(best) or self.ladder.cheaper(name, best)]
 
     def _left(self, name: str, context: int) -> int:
         fresh = self.ladder.standings[name].fresh

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from harness.analysis.belief import Counts
 from harness.analysis.compare import compare_values
 from harness.analysis.order import Order
 
-Purpose = Literal["portfolio", "explore", "price", "certify", "provoke", "refute", "witness"]
+Purpose = Literal["portfolio", "explore", "price", "certify", "provoke", "compare", "refute", "witness"]
 Kind = Literal["ok", "failed", "incomplete", "skipped"]
 
 TRIES = 3
@@ -21,6 +22,9 @@ COST_ALPHA = 0.01
 
 PRICED = 5
 """Good trials of each of two strategies that cannot be compared, before their cost decides which is tried first."""
+
+IN_TURN = 8
+"""Good trials of each of two strategies, one of each in turn, before one is certified because it is cheaper."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class Ladder:
         self.trials = 0  # that ran, those of plans included
         self.since_failure = 0
         self.last_reason = ""
+        self._in_turn: list[Result] = []
+        self._cheaper: dict[tuple[str, str], bool] = {}
         self._fixed_costs: tuple[int, tuple[str, ...]] = (-1, order.names)
         self._unsafe: dict[str, str] | None = {}
         self._said = [0] * contexts  # trials that say something, by scenario
@@ -113,6 +119,9 @@ class Ladder:
 
     def add(self, result: Result) -> None:
         """Count a trial."""
+        self._cheaper.clear()
+        if result.run.purpose == "compare":
+            self._in_turn.append(result)
         standing = self.standings[result.run.strategy]
         key = (result.run.context, result.run.schedule)
         if result.kind == "skipped":
@@ -243,9 +252,53 @@ class Ladder:
 
     def cheaper(self, one: str, other: str) -> bool:
         """Whether `one` is measurably cheaper than `other`."""
-        a, b = self.standings[one], self.standings[other]
-        steady = _compare(b.tokens_per_s, a.tokens_per_s, "higher")
-        return (_compare(b.startup_s, a.startup_s, "lower") if steady is None else steady) == "faster"
+        if (one, other) not in self._cheaper:
+            a, b = self.costs(one, other)
+            steady = _compare(b.tokens_per_s, a.tokens_per_s, "higher")
+            word = _compare(b.startup_s, a.startup_s, "lower") if steady is None else steady
+            self._cheaper[one, other] = word == "faster"
+        return self._cheaper[one, other]
+
+    def costs(self, one: str, other: str) -> tuple[Costs, Costs]:
+        """What two strategies are compared by: the trials taken in turn, once these are all there; else all trials."""
+        if any(self.compared(one, other).values()):
+            return _all_costs(self.standings[one]), _all_costs(self.standings[other])
+        stretch = self._stretch(one, other)
+        return _costs_of(stretch, one), _costs_of(stretch, other)
+
+    def compared(self, one: str, other: str) -> dict[str, int]:
+        """Strategy → good trials in turn with the other that are still to be made; one that gives none is given up."""
+        left = {}
+        for name in (one, other):
+            kinds = [result.kind for result in self._stretch(one, other) if result.run.strategy == name]
+            good = kinds.count("ok")
+            left[name] = 0 if len(kinds) - good >= TRIES else max(0, IN_TURN - good)
+        return left
+
+    def _stretch(self, one: str, other: str) -> list[Result]:
+        """The longest row of trials taken in turn that are of these two and nobody else."""
+        groups = groupby(self._in_turn, lambda result: result.run.strategy in (one, other))
+        return max((list(group) for ours, group in groups if ours), key=len, default=[])
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What good trials took: seconds until all workers were warm, and steady tokens a second."""
+
+    startup_s: Sequence[float]
+    tokens_per_s: Sequence[float]
+
+
+def _all_costs(standing: Standing) -> Costs:
+    return Costs(standing.startup_s, standing.tokens_per_s)
+
+
+def _costs_of(results: Sequence[Result], name: str) -> Costs:
+    good = [result for result in results if result.run.strategy == name and result.kind == "ok"]
+    return Costs(
+        [result.startup_s for result in good if result.startup_s is not None],
+        [result.tokens_per_s for result in good if result.tokens_per_s is not None],
+    )
 
 
 def _compare(before: Sequence[float], after: Sequence[float], better: Literal["higher", "lower"]) -> str | None:

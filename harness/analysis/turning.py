@@ -1,8 +1,9 @@
 """Where along a list of versions a scenario turns from failing to safe or back: what to run next, or the answer.
 
-A version is unsafe after one failure and safe after n = ⌈ln α / ln(1 − p_min)⌉ trials without. The ends are looked at
-first. Where the two ends of a stretch differ, its middle is next, so that of many versions few are run; where they agree
-a turn and a turn back may lie between, so the middle is looked at too, after all stretches that must hold a turn.
+A version is unsafe after one failure, be it a plan's, and safe after n = ⌈ln α / ln(1 − p_min)⌉ trials without. The ends
+are looked at first. Where the two ends of a stretch differ, its middle is next, so that of many versions few are run;
+where they agree a turn and a turn back may lie between, so the middle is looked at too, after all stretches that must
+hold a turn.
 Versions are never counted together, and no version is judged by its neighbours.
 """
 
@@ -14,14 +15,18 @@ from itertools import pairwise
 from typing import Any
 
 from harness.analysis.intervals import P_MIN, failure_rate_upper
-from harness.analysis.ladder import TRIES
+from harness.analysis.ladder import TRIES, PlanResult
 from harness.analysis.sequential import SequentialTest
 from harness.analysis.verdicts import Verdict
+from harness.core.plan import REPRODUCED
 
 
 @dataclass(frozen=True)
 class Version:
-    """What was seen of one version. `reason`: why its trials say nothing, or ""."""
+    """What was seen of one version. `reason`: why its trials say nothing, or "".
+
+    `plan_trials`: those that the hazards' plans took, `plan_failures` of them reproduced a hazard; not in `trials`.
+    """
 
     version: str
     verdict: Verdict
@@ -30,6 +35,8 @@ class Version:
     failure_rate_upper: float
     witness: Mapping[str, Any] | None
     reason: str
+    plan_trials: int = 0
+    plan_failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class _Seen:
     failures: int = 0
     quiet: int = 0
     silent: int = 0
+    plan_trials: int = 0
+    plan_failures: int = 0
     reason: str = ""
     witness: Mapping[str, Any] | None = None
 
@@ -75,6 +84,14 @@ class TurningPoints:
         else:
             seen.quiet += 1
 
+    def record_plan(self, version: str, result: PlanResult) -> None:
+        """Take in what a hazard's plan said: reproduced, it makes the version unsafe; else it says nothing."""
+        seen = self._seen[version]
+        seen.plan_trials += result.trials
+        if result.ending == REPRODUCED:
+            seen.plan_failures += 1
+            seen.witness = seen.witness or result.witness or {"hazard": result.hazard}
+
     def next(self) -> str | None:
         """The version to run next; None when every one that has to be is settled."""
         live = [version for version in self.versions if self.verdict(version) != "incomplete"]
@@ -97,6 +114,8 @@ class TurningPoints:
     def verdict(self, version: str) -> Verdict:
         """As it stands."""
         seen = self._seen[version]
+        if seen.plan_failures:
+            return "unsafe"
         said = self._test.says(seen.failures, seen.failures + seen.quiet)
         if said is not None:
             return "unsafe" if said == "high" else "safe"
@@ -109,7 +128,8 @@ class TurningPoints:
             trials = seen.failures + seen.quiet
             bound = failure_rate_upper(seen.failures, trials, 1 - self._alpha)
             verdict = self.verdict(version)
-            found.append(Version(version, verdict, trials, seen.failures, bound, seen.witness, seen.reason))
+            plans = (seen.plan_trials, seen.plan_failures)
+            found.append(Version(version, verdict, trials, seen.failures, bound, seen.witness, seen.reason, *plans))
         return tuple(found)
 
     def turns(self) -> tuple[Turn, ...]:

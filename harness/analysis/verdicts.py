@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.analysis.belief import Opinion
 from harness.analysis.compare import Comparison, compare_values
 from harness.analysis.intervals import failure_rate_upper
-from harness.analysis.ladder import Ladder, Standing
+from harness.analysis.ladder import COST_ALPHA, Ladder, Standing
 from harness.analysis.resample import FEWEST, median_interval
+from harness.core.plan import REPRODUCED
 
 Verdict = Literal["unsafe", "safe", "undecided", "incomplete"]
 
@@ -25,7 +26,8 @@ class Entry:
     `schedules` has the counts of each, which are never added up.
 
     `certified`: fresh trials without a failure, in the scenario that has fewest. `implied_by`: the strategy above it
-    whose failure makes this one unsafe, "" where it failed itself. `chance_unsafe` is a belief, no result. Medians in
+    whose failure makes this one unsafe, "" where it failed itself. `plan_trials`: those that the hazards' plans took,
+    `plan_failures` of them reproduced a hazard; they are in no other count. `chance_unsafe` is a belief, no result. Medians in
     seconds and real tokens a second, of the first scenario's good trials; intervals from six of them on.
     """
 
@@ -47,6 +49,8 @@ class Entry:
     plans: Mapping[str, str]
     chance_unsafe: float | None
     reason: str
+    plan_trials: int = 0
+    plan_failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,12 @@ def answer_of(
     still_open: Sequence[str],
     opinion: Opinion | None,
     stopped: str,
+    *,
+    certified: Collection[str],
 ) -> Answer:
-    """Put the account into words. `best`: the cheapest certified one; `still_open`: what may be cheaper and safe."""
+    """Put the account into words. `best`: the cheapest of the certified; `still_open`: what may be cheaper and safe."""
     unsafe = ladder.unsafe()
-    entries = tuple(_entry(ladder, name, unsafe, best, alpha, opinion) for name in ladder.order.names)
+    entries = tuple(_entry(ladder, name, unsafe, certified, alpha, opinion) for name in ladder.order.names)
     broken = ladder.broken_context()
     verdict, conclusion = _verdict(ladder, entries, best, still_open, broken)
     left = () if broken is not None else tuple(_open_line(ladder.standings[name], name) for name in still_open)
@@ -116,7 +122,12 @@ def _verdict(
 
 
 def _entry(
-    ladder: Ladder, name: str, unsafe: Mapping[str, str], best: str | None, alpha: float, opinion: Opinion | None
+    ladder: Ladder,
+    name: str,
+    unsafe: Mapping[str, str],
+    certified: Collection[str],
+    alpha: float,
+    opinion: Opinion | None,
 ) -> Entry:
     standing = ladder.standings[name]
     schedule = _rests_on(standing)
@@ -125,7 +136,7 @@ def _entry(
     verdict: Verdict = "undecided"
     if name in unsafe:
         verdict = "unsafe"
-    elif name == best:
+    elif name in certified:
         verdict = "safe"
     elif ladder.cannot_run(name):
         verdict = "incomplete"
@@ -148,6 +159,8 @@ def _entry(
         plans={hazard: result.ending for hazard, result in standing.plans.items()},
         chance_unsafe=None if opinion is None or name in unsafe else round(opinion.unsafe[name], 4),
         reason=standing.reason,
+        plan_trials=sum(result.trials for result in standing.plans.values()),
+        plan_failures=sum(result.ending == REPRODUCED for result in standing.plans.values()),
     )
 
 
@@ -188,8 +201,9 @@ def _cost(ladder: Ladder, best: str) -> dict[str, str]:
     for name in ladder.order.names:
         other = ladder.standings[name]
         if name != best and min(len(other.startup_s), len(mine.startup_s)) >= FEWEST:
-            steady = compare_values(other.tokens_per_s, mine.tokens_per_s, better="higher")
-            start = compare_values(other.startup_s, mine.startup_s, better="lower")
+            before, after = ladder.costs(name, best)
+            steady = compare_values(before.tokens_per_s, after.tokens_per_s, better="higher", alpha=COST_ALPHA)
+            start = compare_values(before.startup_s, after.startup_s, better="lower", alpha=COST_ALPHA)
             return {"against": name, "tokens_per_s": _change(steady), "startup_s": _change(start)}
     return {}
 

@@ -55,8 +55,13 @@ def bisect(
         bool, typer.Option("--thorough", help="Go on until every cheaper strategy has failed or is safe as well.")
     ] = False,
     portfolio: Annotated[
-        bool, typer.Option("--portfolio/--no-portfolio", help="Also look under schedules that provoke failures.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--portfolio/--no-portfolio",
+            help="Also look under schedules that provoke failures.  [default: where scenarios have none of their own]",
+            show_default=False,
+        ),
+    ] = None,
     max_trials: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Stop after so many trials in all.")
     ] = None,
@@ -66,7 +71,7 @@ def bisect(
     ] = 1,
     python: Annotated[
         list[str] | None,
-        typer.Option(metavar="PY", help="The interpreter of the trials; for torch, one for each version."),
+        typer.Option(metavar="PY", help="The interpreter of the trials; for torch, one for each version, also as A,B."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(min=0.001, metavar="S", help="Seconds a trial may take.")] = None,
     out: Annotated[
@@ -87,7 +92,7 @@ def bisect(
     from harness.commands.output import emit, emit_report
     from harness.control import executors, plan_oracle
     from harness.control.bisect import open_bisection, run_bisection
-    from harness.control.bisect_folder import BisectOptions
+    from harness.control.bisect_folder import BisectOptions, listed_pythons
     from harness.control.bisect_question import Asked
     from harness.control.bisect_torch import TorchResult, bisect_torch
     from harness.report.bisection import print_bisection, print_versions
@@ -99,7 +104,7 @@ def bisect(
         asked,
         out=out,
         resume=resume,
-        pythons=tuple(python or ()),
+        pythons=listed_pythons(python or ()),
         jobs=jobs,
         max_trials=max_trials,
         max_minutes=max_minutes,
@@ -108,7 +113,7 @@ def bisect(
     result: object
     if what is What.torch:
         with progress:
-            found = bisect_torch(options, executors.make_executor, progress, progress.note)
+            found = bisect_torch(options, executors.make_executor, progress, progress.note, plan_oracle.oracle_for)
         document, code, folder = found.to_json(), found.exit_code, shown_path(found.run_dir)
         result = found
     else:

@@ -32,12 +32,12 @@ def minimise(
 
     Exit codes: 0 the plan reproduced the failure each time, 1 no plan did, 2 bad input.
     """
+    from harness.analysis.minimise import NothingToMinimise
     from harness.commands.output import emit
     from harness.control.cases import trials_folder
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
     from harness.control.minimise import minimise as search
-    from harness.analysis.minimise import NothingToMinimise
     from harness.control.minimise import read_pair
 
     failing, passing = read_pair(trial, against)

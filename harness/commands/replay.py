@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace as with_fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.options import Python
+from harness.commands.options import Python, Quiet
+
+if TYPE_CHECKING:
+    from harness.control.request import Executor, Row, TrialRequest
 
 
 def replay(
@@ -17,11 +22,13 @@ def replay(
     force: Annotated[
         bool, typer.Option("--force", help="Replay a recording of another torch or harness version.")
     ] = False,
+    timeout: Annotated[float, typer.Option(min=1.0, metavar="S", help="Seconds a trial may take.")] = 300.0,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the trial lands.  [default: reports/replay-<UTC time>]", show_default=False),
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run a trial again in the order that was recorded, and say whether order and outcome are the same.
 
@@ -40,7 +47,9 @@ def replay(
     torch = str(describe_python(program)["torch"])
     note = check_same(old.recording, torch, force=force)
     folder = trials_folder(out, "replay")
-    executor = make_executor("local", python=program)
+    executor = _Told(
+        make_executor("local", python=program), timeout, lambda text: None if quiet else typer.echo(text, err=True)
+    )
     try:
         found = run_again(old, executor, folder / "trials" / "001-replay", note=note)
     finally:
@@ -58,3 +67,28 @@ def replay(
         now, then = ", ".join(found.row["outcomes"]), ", ".join(old.outcomes)
         emit(f"outcome: {now}, as recorded\n" if found.same_outcome else f"outcome: {now}; recorded {then}\n")
     raise typer.Exit(found.exit_code)
+
+
+class _Told:
+    """An executor that gives each trial so many seconds and says how it ended."""
+
+    def __init__(self, executor: Executor, timeout_s: float, note: Callable[[str], None]) -> None:
+        self._executor, self._timeout_s, self._note = executor, timeout_s, note
+
+    def run(
+        self,
+        trials: Sequence[TrialRequest],
+        on_start: Callable[[TrialRequest], None],
+        on_row: Callable[[Row], None],
+    ) -> None:
+        """As the executor does."""
+
+        def ended(row: Row) -> None:
+            self._note(f"{row['trial']}: {', '.join(row['outcomes'])}")
+            on_row(row)
+
+        self._executor.run([with_fields(trial, timeout_s=self._timeout_s) for trial in trials], on_start, ended)
+
+    def close(self) -> None:
+        """As the executor does."""
+        self._executor.close()

@@ -55,6 +55,7 @@ def reproduce(
     from harness.control.environment import describe_environment
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
+    from harness.control.reproduce import not_run
     from harness.control.reproduce import reproduce as run_plan
     from harness.control.skips import skip_reason
     from harness.core.errors import UserError
@@ -66,11 +67,13 @@ def reproduce(
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
     reason = skip_reason(case.scenario, environment)
     if reason:
+        nothing = not_run(case, reason, str(environment["torch"]))
         if json_output:
-            emit(json.dumps({"hazard": case.name, "skipped": reason}, indent=2) + "\n")
+            document = {**nothing.to_json(), "skipped": reason, "environment": environment, "run_dir": None}
+            emit(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
         else:
             emit(f"{case.name}: cannot run here: {reason}\n")
-        raise typer.Exit(3)
+        raise typer.Exit(nothing.exit_code)
     folder = trials_folder(out, f"reproduce-{case.name}")
     executor = make_executor("local", python=str(environment["executable"]))
     try:

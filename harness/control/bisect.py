@@ -46,15 +46,12 @@ from harness.control.bisect_trials import (
     witness_of,
 )
 from harness.control.interrupts import Interrupts
-from harness.control.plan_oracle import FROM_LOCKS, NoPlans, PlanOracle, append_plan, read_plans
-from harness.control.request import Executor, Row
+from harness.control.plan_oracle import FROM_LOCKS, MakeOracle, PlanOracle, append_plan, no_plans, read_plans
+from harness.control.request import Row
 from harness.control.runner import Listener
 from harness.control.session import MakeExecutor
 from harness.core.errors import UserError
 from harness.core.outcome import FAILURES
-
-MakeOracle = Callable[[Question, Mapping[str, Any], Executor, Path, Callable[[str], None]], PlanOracle]
-"""(question, environment, executor, run folder, note) → who carries plans out."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def open_bisection(options: BisectOptions, note: Callable[[str], None]) -> Itera
 
 
 def run_bisection(
-    opened: OpenBisection, make_executor: MakeExecutor, listener: Listener, make_oracle: MakeOracle | None = None
+    opened: OpenBisection, make_executor: MakeExecutor, listener: Listener, make_oracle: MakeOracle = no_plans
 ) -> BisectResult:
     """Find the answer, as far as the budget goes."""
     options = opened.options
@@ -137,11 +134,7 @@ def run_bisection(
         if opened.question.what == "regions":
             answer: Answer | RegionAnswer = _regions(opened, runner, budget)
         else:
-            oracle = (
-                NoPlans()
-                if make_oracle is None
-                else make_oracle(opened.question, opened.environment, executor, opened.folder.path, opened.note)
-            )
+            oracle = make_oracle(opened.question, opened.environment, executor, opened.folder.path, opened.note)
             answer = _locks(opened, runner, budget, oracle)
     result = BisectResult(opened.folder.path, opened.question, opened.environment, answer)
     keep_answer(opened.folder, opened.question, dataclasses.asdict(answer))
@@ -183,7 +176,7 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
             bisector.record(told)
             continue
         left = budget.left(bisector.ladder.trials)
-        phase.say(f"{_PHASES[step[0].purpose]} {step[0].strategy}")
+        phase.say(_PHASES[step[0].purpose].format(step[0].strategy))
         wanted = [
             (_scenario(question, run.context, run.strategy), tag_of(run))
             for run in step[: len(step) if left is None else left]
@@ -244,11 +237,12 @@ def _scenario(question: Question, context: int, lock: str) -> Any:
 
 
 _PHASES = {
-    "portfolio": "does it fail at all? trying",
-    "explore": "looking around: trying",
-    "price": "measuring the cost of",
-    "certify": "certifying",
-    "provoke": "provoking",
-    "refute": "trying to refute",
-    "witness": "looking for a witness against",
+    "portfolio": "does it fail at all? trying {}",
+    "explore": "looking around: trying {}",
+    "price": "measuring costs, of each strategy in turn",
+    "certify": "certifying {}",
+    "provoke": "provoking {}",
+    "compare": "measuring the answer and a faster one in turn",
+    "refute": "trying to refute {}",
+    "witness": "looking for a witness against {}",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,14 @@ EXPECTED_TRIALS = 100
 def once_begun(listener: Listener, options: BisectOptions) -> Listener:
     """The listener for all small runs of a bisection."""
     return _OnceBegun(listener, options.max_trials or EXPECTED_TRIALS)
+
+
+def listed_pythons(given: Sequence[str]) -> tuple[str, ...]:
+    """`--python A,B --python C` → A, B, C. Raises UserError: a blank entry."""
+    found = [entry.strip() for text in given for entry in text.split(",")]
+    if not all(found):
+        raise UserError(f'--python "{",".join(given)}": an entry is blank; write --python A,B or --python A --python B')
+    return tuple(found)
 
 
 def check_budget(options: BisectOptions) -> None:

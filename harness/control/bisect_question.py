@@ -45,7 +45,7 @@ class Asked:
     p_min: float | None = None
     alpha: float | None = None
     thorough: bool = False
-    portfolio: bool = True
+    portfolio: bool | None = None
     timeout_s: float | None = None
 
 
@@ -90,22 +90,21 @@ def make_question(asked: Asked) -> Question:
     """Read the target and check the numbers. Raises UserError: any of it cannot be."""
     p_min, alpha = _share("--p-min", asked.p_min, P_MIN), _share("--alpha", asked.alpha, ALPHA)
     _check_length(p_min, alpha)
+    check_options(asked)
     target = asked.target or matrices.DEFAULT
     scenarios, pipeline, limits = _read_target(target, asked.only)
     contexts = tuple(dict.fromkeys(scenario.replace(lock="none") for scenario in scenarios))
     if asked.what == "torch":
-        if asked.locks is not None:
-            raise UserError("--locks: bisect torch asks about one scenario; write its lock into the scenario")
         if len(scenarios) != 1:
             raise UserError(f"{target} has {len(scenarios)} scenarios; bisect torch takes one: choose it with --only")
         contexts, locks = (scenarios[0],), [scenarios[0].lock]
     elif asked.what == "regions":
-        if asked.locks is not None:
-            raise UserError("--locks: bisect regions tries sets of regions; leave the option out, or use bisect locks")
         locks = ["none"]
     else:
         locks = list(strategy_order(_locks(asked.locks, scenarios)).names)
     own = {context.schedule for context in contexts}
+    if asked.portfolio and own != {"none"}:
+        raise UserError("--portfolio: the scenarios have a schedule of their own; leave the one or the other out")
     return Question(
         what=asked.what,
         target=target,
@@ -114,11 +113,23 @@ def make_question(asked: Asked) -> Question:
         p_min=p_min,
         alpha=alpha,
         thorough=asked.thorough,
-        portfolio=FAMILIES if asked.portfolio and asked.what != "torch" and own == {"none"} else (),
+        portfolio=FAMILIES if asked.portfolio is not False and asked.what != "torch" and own == {"none"} else (),
         pipeline=pipeline,
         timeout_s=asked.timeout_s or limits[0],
         hang_timeout_s=limits[1],
     )
+
+
+def check_options(asked: Asked) -> None:
+    """Raises UserError for an option that this kind of bisection has no use for."""
+    if asked.locks is not None and asked.what == "torch":
+        raise UserError("--locks: bisect torch asks about one scenario; write its lock into the scenario")
+    if asked.locks is not None and asked.what == "regions":
+        raise UserError("--locks: bisect regions tries sets of regions; leave the option out, or use bisect locks")
+    if asked.thorough and asked.what != "locks":
+        raise UserError(f"--thorough: it is for bisect locks; bisect {asked.what} leaves nothing cheaper open anyway")
+    if asked.portfolio and asked.what == "torch":
+        raise UserError("--portfolio: bisect torch runs the scenario's own schedule; leave the option out")
 
 
 def resume_question(folder: Path, asked: Asked) -> Question:
@@ -126,6 +137,7 @@ def resume_question(folder: Path, asked: Asked) -> Question:
 
     Raises RunFolderError: no bisection was begun there, or another one.
     """
+    check_options(asked)
     before = read_question(folder)
     if before.what != asked.what:
         raise RunFolderError(
@@ -138,6 +150,9 @@ def resume_question(folder: Path, asked: Asked) -> Question:
     ):
         if value is not None and value != earlier:
             raise RunFolderError(f"{folder} was begun with {option} {earlier}, not {value}; choose another --out")
+    if asked.portfolio is not None and asked.portfolio != bool(before.portfolio):
+        begun = "with" if before.portfolio else "without"
+        raise RunFolderError(f"{folder} was begun {begun} the portfolio; leave the option out, or choose another --out")
     if asked.target is not None or asked.only is not None or asked.locks is not None:
         again = make_question(dataclasses.replace(asked, target=asked.target or before.target))
         if (again.contexts, again.locks, again.pipeline) != (before.contexts, before.locks, before.pipeline):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.ladder import PlanResult
 from harness.analysis.turning import Turn, TurningPoints, Version
 from harness.control import rundir
 from harness.control.bisect_folder import (
@@ -31,6 +32,7 @@ from harness.control.bisect_folder import (
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
 from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner, kind_of, reason_of, witness_of
 from harness.control.interrupts import Interrupts
+from harness.control.plan_oracle import MakeOracle, PlanOracle, append_plan, no_plans, read_plans
 from harness.control.request import Row
 from harness.control.results import read_rows
 from harness.control.runner import Listener
@@ -86,7 +88,11 @@ class TorchResult:
 
 
 def bisect_torch(
-    options: BisectOptions, make_executor: MakeExecutor, listener: Listener, note: Callable[[str], None]
+    options: BisectOptions,
+    make_executor: MakeExecutor,
+    listener: Listener,
+    note: Callable[[str], None],
+    make_oracle: MakeOracle = no_plans,
 ) -> TorchResult:
     """Find where the verdict changes. Raises UserError for what cannot be asked."""
     check_budget(options)
@@ -97,11 +103,14 @@ def bisect_torch(
     if resumed is None and path.exists() and any(path.iterdir()):
         raise RunFolderError(f"{path} is not empty: continue it with --resume, or choose another folder with --out")
     path.mkdir(parents=True, exist_ok=True)
+    problem = rundir.point_latest(path)
+    if problem:
+        note(problem)
     pythons = {version: str(environment["executable"]) for version, environment in environments.items()}
     _write(path, question, pythons, None)
     with Interrupts(listener.interrupting) as interrupts:
         search = _Search(question, options, path, environments, once_begun(listener, options), interrupts, note)
-        answer = search.run(make_executor)
+        answer = search.run(make_executor, make_oracle)
     _write(path, question, pythons, dataclasses.asdict(answer))
     return TorchResult(path, question, pythons, answer)
 
@@ -122,25 +131,28 @@ class _Search:
         self._points = TurningPoints(list(environments), p_min=question.p_min, alpha=question.alpha)
         self._budget = Budget(options.max_trials, options.max_minutes)
         self._trials = 0
+        self._asked: dict[str, set[str]] = {version: set() for version in environments}
         for version in environments:
             if (path / version).is_dir():
+                for told in read_plans(path / version):
+                    self._record_plan(version, told)
                 for row in read_rows(path / version):
                     if row["outcome"] != INTERRUPTED:
                         self._record(version, row)
 
-    def run(self, make_executor: MakeExecutor) -> TorchAnswer:
+    def run(self, make_executor: MakeExecutor, make_oracle: MakeOracle) -> TorchAnswer:
         phase = Phase(self._note)
         while True:
             version = self._points.next()
             if version is None:
                 return self._conclude("")
             phase.say(f"torch {version}")
-            stopped = self._one_version(version, make_executor)
+            stopped = self._one_version(version, make_executor, make_oracle)
             if stopped:
                 return self._conclude(stopped)
 
-    def _one_version(self, version: str, make_executor: MakeExecutor) -> str:
-        """Run it until it is settled; why it was not, or ""."""
+    def _one_version(self, version: str, make_executor: MakeExecutor, make_oracle: MakeOracle) -> str:
+        """Carry plans out, then run it until it is settled; why it was not, or ""."""
         environment = self._environments[version]
         folder = self._path / version
         with ExitStack() as stack:
@@ -154,6 +166,10 @@ class _Search:
                     executor.close()
 
             stack.callback(close)
+            oracle = make_oracle(self._question, environment, executor, folder, self._note)
+            stopped = self._plans(version, oracle, folder)
+            if stopped:
+                return stopped
             runner = TrialRunner(self._question, opened, environment, executor, self._listener, self._interrupts.held)
             tag = {"purpose": "version", "strategy": version, "context": 0, "schedule": ""}
             while self._points.verdict(version) == "undecided":
@@ -167,6 +183,32 @@ class _Search:
                 if runner.interrupted:
                     return INTERRUPTED
         return ""
+
+    def _plans(self, version: str, oracle: PlanOracle, folder: Path) -> str:
+        """Ask the plans that were not asked yet, up to the first that is reproduced; what ended that, or ""."""
+        for hazard in oracle.hazards():
+            if hazard in self._asked[version]:
+                continue
+            if self._points.verdict(version) != "undecided":
+                break
+            stopped = self._budget.spent(self._trials)
+            if stopped:
+                return stopped
+            try:
+                told = oracle.ask(hazard, self._question.contexts[0].lock)
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            append_plan(folder, told)
+            self._record_plan(version, told)
+        return ""
+
+    def _record_plan(self, version: str, told: PlanResult) -> None:
+        self._asked[version].add(told.hazard)
+        self._trials += told.trials
+        witness = told.witness
+        if witness is not None and "trial" in witness:
+            witness = {**witness, "trial": f"{version}/{witness['trial']}"}
+        self._points.record_plan(version, dataclasses.replace(told, witness=witness))
 
     def _record(self, version: str, row: Row) -> None:
         kind = kind_of(row)

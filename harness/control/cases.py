@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 from pathlib import Path
 
 from harness.control.rundir import default_folder, is_run_folder
 from harness.core.case import Case, Reproducible, read_case
 from harness.core.errors import RunFolderError, UserError
+from harness.hazards import find
 
 
 def find_case(name: str, *, lock: str | None, where: str | None) -> Case:
@@ -22,7 +21,7 @@ def find_case(name: str, *, lock: str | None, where: str | None) -> Case:
             raise UserError("--in: a file says itself what it runs; leave the option out")
         case = read_case(Path(name))
     else:
-        case = _hazards_case(_find(name), name, lock=lock, where=where)
+        case = _hazards_case(find(name), name, lock=lock, where=where)
     if lock is not None:
         case = dataclasses.replace(case, scenario=case.scenario.replace(lock=lock))
     return case
@@ -36,15 +35,6 @@ def _hazards_case(hazard: Reproducible, name: str, *, lock: str | None, where: s
         if case is not None:
             return case
     raise UserError(f"{name}: it does not occur in the {where}; leave out --in, or choose the other one")
-
-
-def _find(name: str) -> Reproducible:
-    known = importlib.util.find_spec("harness.hazards") is not None
-    find = getattr(importlib.import_module("harness.hazards"), "find", None) if known else None
-    if find is None:
-        raise UserError(f'"{name}": this copy of the harness has no catalogue of hazards; name a file instead')
-    hazard: Reproducible = find(name)
-    return hazard
 
 
 def trials_folder(out: Path | None, name: str) -> Path:

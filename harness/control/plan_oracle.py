@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,10 +13,12 @@ from harness.analysis.ladder import PlanResult
 from harness.control.bisect_question import Question
 from harness.control.reproduce import Reproduction, reproduce
 from harness.control.request import Executor
+from harness.control.skips import visible_gpus
 from harness.core.case import Case
 from harness.core.errors import RunFolderError
 from harness.core.plan import REPRODUCED
 from harness.core.scenario import Scenario
+from harness.hazards import HAZARDS
 
 PLANS = "plans.jsonl"
 FOLDER = "plans"
@@ -42,6 +43,10 @@ class PlanOracle(Protocol):
         ...
 
 
+MakeOracle = Callable[[Question, Mapping[str, Any], Executor, Path, Callable[[str], None]], PlanOracle]
+"""(question, environment, executor, run folder, note) → who carries plans out."""
+
+
 class NoPlans:
     """There are none: the catalogue has nothing for this torch, or the workload is not the pipeline."""
 
@@ -58,21 +63,9 @@ class NoPlans:
         raise AssertionError(f"no plan of {hazard} to ask about under {lock}")
 
 
-class Hazard(Protocol):
-    """What is read of an entry of the catalogue."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-        ...
-
-    def applies(self, torch_version: str, cuda: bool) -> bool:
-        """Whether it can come about with this torch, here."""
-        ...
-
-    def case(self, where: str) -> Case | None:
-        """Its case for the pipeline, None where it cannot occur there."""
-        ...
+def no_plans(*_: object) -> PlanOracle:
+    """For a bisection that asks none."""
+    return NoPlans()
 
 
 def oracle_for(
@@ -85,9 +78,9 @@ def oracle_for(
     """The plans of the catalogue's hazards that can come about in these scenarios, if they are the pipeline's."""
     if any(context.workload != "dflash" or context.schedule != "none" for context in question.contexts):
         return NoPlans()
-    cuda = any(context.devices != "cpu" for context in question.contexts)
+    cuda = _cuda_devices(question.contexts, environment)
     cases: dict[str, Case] = {}
-    for hazard in _catalogue(note):
+    for hazard in HAZARDS:
         case = hazard.case("pipeline") if hazard.applies(str(environment["torch"]), cuda) else None
         if case is not None and case.plan.steps and all(_fits(case.scenario, context) for context in question.contexts):
             cases[hazard.id] = case
@@ -120,15 +113,10 @@ def _fits(needed: Scenario, asked: Scenario) -> bool:
     )
 
 
-def _catalogue(note: Callable[[str], None]) -> Sequence[Hazard]:
-    known = importlib.util.find_spec("harness.hazards") is not None
-    found: Sequence[Hazard] | None = (
-        getattr(importlib.import_module("harness.hazards"), "HAZARDS", None) if known else None
-    )
-    if found is None:
-        note("no catalogue of hazards in this copy of the harness, so no plans: the answer rests on trials alone")
-        return ()
-    return tuple(found)
+def _cuda_devices(contexts: Sequence[Scenario], environment: Mapping[str, Any]) -> int:
+    """How many CUDA devices a scenario here has at most: of those that it names, as many as there are."""
+    named = max(len(set(re.findall(r"cuda:\d+", context.devices))) for context in contexts)
+    return min(named, visible_gpus(environment))
 
 
 class ReproducingOracle:

@@ -100,6 +100,12 @@ def reproduce(
     return _Reproducer(case, executor, folder, note, timeout_s).run(times)
 
 
+def not_run(case: Case, reason: str, torch: str) -> Reproduction:
+    """Of a case that cannot run here: no times, no ending, exit code 3."""
+    row = {"outcome": SKIPPED, "outcomes": [SKIPPED], "torch": torch}
+    return Reproduction(case, 0, Counter(), Ending("", reason), "", 0, row)
+
+
 class _Reproducer:
     def __init__(self, case: Case, executor: Executor, folder: Path, note: Note, timeout_s: float) -> None:
         self._case = case

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.regions import RegionAnswer
+from harness.analysis.turning import Version
 from harness.analysis.verdicts import NOTHING_TO_FIX, Answer, Entry
 from harness.control.bisect import BisectResult
 from harness.control.bisect_torch import TorchResult
@@ -58,8 +59,7 @@ def print_versions(console: Console, result: TorchResult, folder: str) -> None:
         console.print(Text(f"Stopped: {answer.stopped}.", style="yellow"))
     table = _table("torch", "verdict", "failed", "witness")
     for version in answer.versions:
-        failed = f"{version.failures}/{version.trials}" if version.trials else "not run"
-        table.add_row(version.version, _verdict(version.verdict), failed, _witness(version.witness))
+        table.add_row(version.version, _verdict(version.verdict), _counts(version), _witness(version.witness))
     console.print()
     console.print(table)
     _lines(console, "Still open", list(answer.open))
@@ -130,8 +130,12 @@ def _ladder(answer: Answer) -> Table:
     return table
 
 
-def _counts(entry: Entry) -> str:
-    return f"{entry.failures}/{entry.trials}"
+def _counts(entry: Entry | Version) -> str:
+    """`1/59`; `by plan 1/1` of what a plan has settled; `not run`."""
+    counts = [f"{entry.failures}/{entry.trials}"] if entry.trials else []
+    if entry.plan_failures and not entry.failures:
+        counts.append(f"by plan {entry.plan_failures}/{entry.plan_trials}")
+    return ", ".join(counts) or "not run"
 
 
 def _why(entry: Entry) -> str:

@@ -10,7 +10,7 @@ from simulated_ladders import LADDER, NAMES, simulate
 
 from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Ask, Bisector, Settings
 from harness.analysis.intervals import trials_for_safe
-from harness.analysis.ladder import PRICED, TRIES, PlanResult, Result, Run
+from harness.analysis.ladder import IN_TURN, PRICED, TRIES, PlanResult, Result, Run
 from harness.analysis.order import strategy_order
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
 
@@ -437,3 +437,85 @@ def test_of_two_that_cannot_be_compared_the_faster_is_the_answer() -> None:
         assert step.cost["against"] == slow
         assert step.cost["startup_s"].startswith("faster")
         assert "no change that can be told" in step.cost["tokens_per_s"]
+
+
+UNSAFE = ("none", "per_call", "per_forward", "first_step")
+Speed = Callable[[Run], float]
+
+
+def drive_at(speed: Speed, size: int = 1, fails: Fails = lambda run: False) -> tuple[Answer, list[Run]]:
+    """Run the design's order, of which `UNSAFE` and what `fails` says fail, with steady tokens/s as given, ± 1 %."""
+    dice = random.Random(6)
+    bisector = Bisector(DESIGN)
+    runs: list[Run] = []
+    while not isinstance(step := bisector.batch(size), Answer):
+        assert isinstance(step, list)
+        for run in step:
+            runs.append(run)
+            kind = "failed" if run.strategy in UNSAFE or fails(run) else "ok"
+            bisector.record(Result(run, kind, startup_s=1.0, tokens_per_s=speed(run) * dice.uniform(0.99, 1.01)))  # type: ignore[arg-type]
+    return step, runs
+
+
+def slow_once_chosen(run: Run) -> float:
+    """thread_local_fx is slower than the others, which shows from its certification on only."""
+    late = run.purpose not in ("portfolio", "explore", "price")
+    return 900.0 if run.strategy == "thread_local_fx" and late else 1000.0
+
+
+def loaded_once_chosen(run: Run) -> float:
+    """All are as fast, but the machine had other work to do during the certification."""
+    return 900.0 if run.purpose == "certify" else 1000.0
+
+
+def certified_of(runs: list[Run]) -> list[str]:
+    return list(dict.fromkeys(run.strategy for run in runs if run.purpose == "certify"))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_an_open_strategy_that_is_faster_than_the_answer_is_certified_too(size: int) -> None:
+    answer, runs = drive_at(slow_once_chosen, size)
+    assert certified_of(runs) == ["thread_local_fx", answer.answer]
+    assert answer.answer in ("compile_gate", "warmup_barrier")
+    assert answer.cheapest
+    assert entry(answer, "thread_local_fx").verdict == "safe", "but it is not the answer"
+    in_turn = [run.strategy for run in runs if run.purpose == "compare"]
+    assert in_turn[::2] == [in_turn[0]] * IN_TURN
+    assert in_turn[1::2] == [in_turn[1]] * IN_TURN
+    assert set(in_turn) == {"thread_local_fx", answer.answer}
+
+
+def test_a_difference_that_was_the_machines_costs_no_certification() -> None:
+    answer, runs = drive_at(loaded_once_chosen)
+    assert certified_of(runs) == [answer.answer] == ["thread_local_fx"]
+    in_turn = [run.strategy for run in runs if run.purpose == "compare"]
+    assert all(in_turn.count(name) == IN_TURN for name in set(in_turn) - {"thread_local_fx"})
+    assert "no change that can be told" in answer.cost["tokens_per_s"]
+
+
+def test_a_faster_strategy_that_fails_its_certification_is_not_the_answer() -> None:
+    answer, runs = drive_at(
+        slow_once_chosen, fails=lambda run: run.purpose == "certify" and run.strategy != "thread_local_fx"
+    )
+    assert answer.answer == "thread_local_fx"
+    assert certified_of(runs)[0] == "thread_local_fx"
+    assert entry(answer, certified_of(runs)[1]).verdict == "unsafe"
+
+
+def test_when_nothing_fails_no_strategy_is_a_rival_of_none() -> None:
+    bisector = Bisector(DESIGN)
+    dice = random.Random(7)
+    while not isinstance(step := bisector.next(), Answer):
+        assert isinstance(step, Run)
+        assert step.purpose != "compare"
+        speed = (900 if step.strategy == "none" else 1000) * dice.uniform(0.99, 1.01)
+        bisector.record(Result(step, "ok", startup_s=1.0, tokens_per_s=speed))
+    assert (step.answer, step.conclusion) == ("none", NOTHING_TO_FIX)
+
+
+def test_strategies_whose_cost_decides_are_measured_in_turn() -> None:
+    _, runs = drive_at(lambda run: 1000.0)
+    priced = [run.strategy for run in runs if run.purpose == "price"]
+    rivals = set(priced)
+    assert len(rivals) > 1
+    assert all(set(priced[at : at + len(rivals)]) == rivals for at in range(len(priced) - len(rivals), 0, -len(rivals)))

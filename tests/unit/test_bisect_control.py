@@ -330,6 +330,9 @@ def test_plans_are_carried_out_first_and_kept(
     assert oracle.asked == ["none", "per_forward", "first_step", "compile_gate"]
     assert document["answer"] == "first_step"
     assert entry(document, "none")["witness"]["hazard"] == "fx-flag-collision"
+    none, first_step = entry(document, "none"), entry(document, "first_step")
+    assert (none["trials"], none["plan_trials"], none["plan_failures"]) == (0, 2, 1)
+    assert (first_step["plan_trials"], first_step["plan_failures"]) == (1, 0)
     assert entry(document, "first_step")["plans"] == {"fx-flag-collision": "excluded"}
     assert all("lock=first_step" in name or "lock=compile_gate" in name for name in executor.ran)
     assert document["trials_total"] == len(executor.ran) + 6
@@ -337,6 +340,9 @@ def test_plans_are_carried_out_first_and_kept(
     _, again, _ = run("locks", "--resume")
     assert oracle.asked == []
     assert again["ladder"] == document["ladder"]
+    text = run("locks", "--resume", json_output=False)[1]
+    assert "by plan 1/2" in text
+    assert "0/0" not in text
 
 
 def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from fake_runs import MATRIX, FakeExecutor
+from fake_versions import Versions
 
 from harness import cli
-from harness.control import bisect_torch, executors, plan_oracle
+from harness.control import executors, plan_oracle
 from harness.control.bisect_question import Asked, Question, make_question, parse_scenario
 from harness.core.errors import UserError
 from harness.core.scenario import Scenario
@@ -75,6 +76,16 @@ def fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
         (["torch", "steps=2"], ["two interpreters"]),
         (["torch", "steps=2", "--python", "python3"], ["two interpreters"]),
         (["torch", "steps=2", "--python", "no-such-python", "--python", "python3"], ["no-such-python"]),
+        (["torch", "steps=2", "--python", "no-such-python,python3"], ["no-such-python"]),
+        (["torch", "steps=2", "--python", "python3,,python3"], ["--python", "blank"]),
+        (["torch", "steps=2", "--python", ""], ["--python", "blank"]),
+        (["locks", "m.toml", "--python", "a,b"], ["one interpreter", "bisect torch"]),
+        (["torch", "steps=2", "--thorough"], ["--thorough", "bisect locks"]),
+        (["regions", "steps=2", "--thorough"], ["--thorough", "bisect locks"]),
+        (["torch", "steps=2", "--portfolio"], ["--portfolio", "own schedule"]),
+        (["locks", "schedule=pct:1:3", "--portfolio"], ["--portfolio", "schedule of their own"]),
+        (["regions", "--resume", "--out", "run", "--thorough"], ["--thorough", "bisect locks"]),
+        (["torch", "--resume", "--out", "run", "--locks", "none"], ["--locks", "scenario"]),
     ],
 )
 def test_one_clear_line(fails: Fails, arguments: list[str], words: list[str]) -> None:
@@ -100,6 +111,7 @@ def begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["regions", "--resume", "--out", "run"], ["bisection of locks", "harness bisect locks"]),
         (["locks", "--resume", "--out", "run", "--p-min", "0.1"], ["begun with --p-min 0.05", "0.1"]),
         (["locks", "--resume", "--out", "run", "--alpha", "0.1"], ["begun with --alpha 0.05"]),
+        (["locks", "--resume", "--out", "run", "--no-portfolio"], ["begun with the portfolio"]),
         (["locks", "--resume", "--out", "run", "--locks", "none"], ["other scenarios or strategies"]),
         (["locks", "steps=3", "--resume", "--out", "run"], ["other scenarios or strategies"]),
     ],
@@ -150,92 +162,6 @@ def test_a_question_is_kept_whole(tmp_path: Path) -> None:
     assert isinstance(question, Question)
     assert question.locks[0] == "none"
     assert question.portfolio
-
-
-# bisect torch
-
-
-class Versions:
-    """Interpreters that are not there, and an executor for each."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: set[str]) -> None:
-        from fake_runs import FX_ERROR, make_row
-
-        self.ran: list[str] = []
-
-        def environment(python: str | None, options: object, question: object) -> dict[str, object]:
-            return {"torch": python, "python": "3.11", "executable": python, "gpus": [], "variables": {}}
-
-        def make(name: str, *, python: str, jobs: int) -> FakeExecutor:
-            def outcome(request):  # type: ignore[no-untyped-def]
-                self.ran.append(python)
-                if python in fails:
-                    return make_row(request, "fx_error", errors=[FX_ERROR])
-                return make_row(request)
-
-            return FakeExecutor(outcome)
-
-        monkeypatch.setattr(bisect_torch, "environment_of", environment)
-        monkeypatch.setattr(executors, "make_executor", make)
-
-
-def torch(monkeypatch: pytest.MonkeyPatch, capsys: object, *arguments: str) -> tuple[int, dict[str, object]]:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["bisect", "torch", "shapes=per_drafter", "--json", "--quiet", *arguments])
-    out = capsys.readouterr().out  # type: ignore[attr-defined]
-    return int(ended.value.code or 0), json.loads(out)
-
-
-def test_where_the_answer_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: object) -> None:
-    monkeypatch.chdir(tmp_path)
-    versions = Versions(monkeypatch, {"2.9.1", "2.11.0", "2.12.0"})
-    pythons = [f"--python={version}" for version in ("2.13.0", "2.9.1", "2.11.0", "2.14.0", "2.12.0")]
-    code, document = torch(monkeypatch, capsys, *pythons, "--out", "run")
-    assert (code, document["answer"], document["verdict"]) == (0, "2.13.0", "changes")
-    assert document["conclusion"] == "unsafe in 2.12.0, safe in 2.13.0"
-    turn = document["turns"][0]  # type: ignore[index]
-    assert (turn["older"], turn["newer"]) == ("2.12.0", "2.13.0")
-    found = {one["version"]: one for one in document["versions"]}  # type: ignore[attr-defined]
-    assert found["2.12.0"]["witness"]["trial"].startswith("2.12.0/trials/")
-    assert found["2.13.0"]["trials"] == found["2.14.0"]["trials"] == 59
-    assert (tmp_path / "run" / "2.12.0" / "results.jsonl").exists()
-    assert (tmp_path / "run" / "2.12.0" / "matrix.toml").exists()
-    count = len(versions.ran)
-    code, again = torch(monkeypatch, capsys, "--resume", "--out", "run")
-    assert (code, again["turns"], len(versions.ran)) == (0, document["turns"], count)
-
-
-@pytest.mark.parametrize(("fails_in", "code", "verdict"), [({"2.11.0", "2.13.0"}, 1, "unsafe"), (set(), 0, "safe")])
-def test_where_nothing_changes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: object, fails_in: set[str], code: int, verdict: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Versions(monkeypatch, fails_in)
-    found, document = torch(monkeypatch, capsys, "--python=2.11.0", "--python=2.13.0", "--out", "run")
-    assert (found, document["verdict"], document["answer"]) == (code, verdict, None)
-
-
-def test_versions_are_stopped_and_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: object) -> None:
-    monkeypatch.chdir(tmp_path)
-    versions = Versions(monkeypatch, {"2.11.0"})
-    code, document = torch(
-        monkeypatch, capsys, "--python=2.11.0", "--python=2.13.0", "--out", "run", "--max-trials", "9"
-    )
-    assert (code, document["verdict"], document["trials_total"]) == (3, "undecided", 9)
-    assert document["open"] == ["torch 2.13.0: 0/8 failed, which is not enough"]
-    code, document = torch(monkeypatch, capsys, "--resume", "--out", "run")
-    assert (code, document["answer"], len(versions.ran)) == (0, "2.13.0", 60)
-
-
-def test_versions_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    Versions(monkeypatch, {"2.11.0"})
-    with pytest.raises(SystemExit):
-        cli.main(["bisect", "torch", "steps=2", "--python=2.11.0", "--python=2.13.0", "--out", "run", "-q"])
-    text = capsys.readouterr().out
-    assert "Answer: unsafe in 2.11.0, safe in 2.13.0" in text
-    assert "0/59" in text
-    assert "1/1" in text
 
 
 def test_two_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: Fails) -> None:

@@ -94,6 +94,8 @@ def test_bare_harness_shows_help() -> None:
         (["run", "--python", "/bin/ls"], ["--python /bin/ls"]),
         (["run", "--executor", "lcoal"], ["lcoal", "local"]),
         (["run", "--resume"], ["reports/latest", "--out"]),
+        (["run", "--resume", "--out", "typo"], ["typo is no run folder", "nothing to resume", "--out"]),
+        (["run", "--resume", "--out", "."], [". holds no run to resume", "leave out --resume"]),
         (["list", "--only", "nothing"], ["--only"]),
         (["doctor", "--python", "no-such-python"], ["--python no-such-python"]),
     ],

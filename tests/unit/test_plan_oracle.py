@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import dataclasses
+from pathlib import Path
 
-from harness.control.plan_oracle import _fits
+import pytest
+from fake_runs import FakeExecutor
+
+from harness.control import plan_oracle
+from harness.control.bisect_question import Question
+from harness.control.plan_oracle import _fits, oracle_for
 from harness.core.scenario import Scenario
+from harness.hazards import find
 
 PER_DRAFTER = Scenario(shapes="per_drafter", drafters=2, steps=1)
 WITH_CHECKPOINT = Scenario(checkpoint="non_reentrant", lock_owner="thread", devices="cuda:0")
@@ -28,3 +35,37 @@ def test_a_plan_is_asked_about_where_the_scenario_has_what_it_needs(
     needed: Scenario, asked: Scenario, fits: bool
 ) -> None:
     assert _fits(needed, asked) is fits
+
+
+@pytest.mark.parametrize(
+    ("needs", "devices", "asked"),
+    [
+        ("cpu", "cpu", True),
+        ("cuda", "cpu", False),
+        ("cuda", "cuda:0", True),
+        ("cuda x2", "cuda:0", False),
+        ("cuda x2", "cuda:0+cuda:1", True),
+        ("cuda x2", "cuda:0/cuda:1", True),
+    ],
+)
+def test_a_plan_is_asked_about_where_there_are_the_devices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needs: str, devices: str, asked: bool
+) -> None:
+    """A machine of two GPUs; a scenario may leave one idle."""
+    hazard = dataclasses.replace(find("fx-flag-collision"), needs=needs)
+    assert hazard.pipeline is not None
+    monkeypatch.setattr(plan_oracle, "HAZARDS", (hazard,))
+    context = hazard.pipeline.scenario.replace(devices=devices)
+    environment = {"torch": "2.11.0+cu130", "gpus": [{}, {}], "variables": {}}
+    question = Question("locks", "t", (context,), ("none",))
+    oracle = oracle_for(question, environment, FakeExecutor(), tmp_path, lambda text: None)
+    assert bool(oracle.hazards()) is asked
+
+
+def test_no_case_of_another_workload_is_put_onto_the_pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hazard = find("fx-flag-collision")
+    monkeypatch.setattr(plan_oracle, "HAZARDS", (dataclasses.replace(hazard, pipeline=hazard.program),))
+    assert hazard.program.scenario.workload != "dflash"
+    environment = {"torch": "2.11.0", "gpus": [], "variables": {}}
+    question = Question("locks", "t", (Scenario(),), ("none",))
+    assert oracle_for(question, environment, FakeExecutor(), tmp_path, lambda text: None).hazards() == ()

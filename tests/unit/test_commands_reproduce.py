@@ -1,0 +1,83 @@
+"""`harness reproduce` and `replay` as commands. Real trials: tests/integration/test_schedules.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_runs import FakeExecutor, make_row
+
+from harness import cli
+from harness.control.replay import OldTrial
+from harness.control.request import Row, TrialRequest
+from harness.core.plan import ENDINGS
+from harness.core.recording import Recording
+from harness.core.scenario import Scenario
+from harness.hazards import HAZARDS
+
+Ran = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeExecutor:
+    """In an empty folder, on a machine without CUDA devices."""
+    monkeypatch.chdir(tmp_path)
+    environment = {"torch": "2.13.0+cpu", "gpus": [], "variables": {}, "executable": "python3"}
+    fake = FakeExecutor()
+    monkeypatch.setattr("harness.control.environment.describe_environment", lambda python: environment)
+    monkeypatch.setattr("harness.control.executors.make_executor", lambda name, *, python: fake)
+    return fake
+
+
+@pytest.fixture
+def ran(capsys: pytest.CaptureFixture[str], executor: FakeExecutor) -> Ran:
+    """Exit code, standard output and error of a command."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(arguments))
+        return (int(str(ended.value.code)), *capsys.readouterr())
+
+    return run
+
+
+def test_what_cannot_run_here_has_the_whole_document_with_zeros(ran: Ran, executor: FakeExecutor) -> None:
+    hazard = next(each for each in HAZARDS if "cuda:0" in each.program.scenario.devices)
+    code, out, _ = ran("reproduce", hazard.id, "--json")
+    document = json.loads(out)
+    assert (code, executor.ran) == (3, [])
+    assert "needs a CUDA build" in document["skipped"]
+    assert (document["hazard"], document["torch"], document["times"]) == (hazard.id, "2.13.0+cpu", 0)
+    assert [document[ending] for ending in (*ENDINGS, "infeasible")] == [0] * (len(ENDINGS) + 1)
+    assert document["counterfactual"] == {"times": 0, "reproduced": 0, "ordered": 0}
+    assert (document["witness"], document["seconds"], document["outcomes"]) == ([], [], ["skipped"])
+    assert document["scenario"]["devices"] == hazard.program.scenario.devices
+    assert (document["environment"]["executable"], document["run_dir"]) == ("python3", None)
+    code, out, _ = ran("reproduce", hazard.id)
+    assert code == 3
+    assert out.startswith(f"{hazard.id}: cannot run here: ")
+
+
+def test_replay_takes_a_timeout_and_can_be_quiet(
+    ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    requests: list[TrialRequest] = []
+
+    def outcome(request: TrialRequest) -> Row:
+        requests.append(request)
+        return make_row(request, schedule={"order": "same"})
+
+    executor.outcome = outcome
+    old = OldTrial(tmp_path, Scenario(schedule="pct:1:3"), {}, {}, ("ok",), {}, Recording(()))
+    monkeypatch.setattr("harness.control.replay.read_trial", lambda folder: old)
+    monkeypatch.setattr("harness.control.interpreter.find_python", lambda python: "python3")
+    monkeypatch.setattr("harness.control.interpreter.describe_python", lambda python: {"torch": "2.13.0"})
+    monkeypatch.setattr("harness.core.recording.check_same", lambda recording, torch, force: "")
+    code, out, err = ran("replay", "t", "--timeout", "7", "--out", "one")
+    assert (code, err) == (0, "001-replay: ok\n")
+    code, quietly, err = ran("replay", "t", "-q", "--out", "two")
+    assert (code, quietly, err) == (0, out, "")
+    assert [request.timeout_s for request in requests] == [7, 300]
+    assert executor.closed
