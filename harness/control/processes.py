@@ -77,19 +77,24 @@ def look(pid: int) -> Process | None:
 
 def below(pid: int) -> list[Process]:
     """The process and all that come from it, parents before children."""
+    return [one for one in map(look, (pid, *descendants(pid))) if one is not None]
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid` (Linux; none elsewhere), parents before their children."""
+    if not PROC.exists():
+        return []
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             parent = _parent(entry)
             if parent is not None:
                 children.setdefault(parent, []).append(int(entry.name))
-    found: list[Process] = []
-    waiting = [pid]
+    found, waiting = [], [pid]
     while waiting:
-        one = look(waiting.pop(0))
-        if one is not None:
-            found.append(one)
-            waiting += sorted(children.get(one.pid, ()))
+        here = sorted(children.get(waiting.pop(0), ()))
+        found += here
+        waiting += here
     return found
 
 

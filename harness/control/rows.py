@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from harness.core.outcome import primary
 from .request import Row, TrialRequest
 
 ROW_SCHEMA = 1
-LAST_EVENTS = 20
+LAST_OF_THREAD = 5
+MOST_LAST_EVENTS = 200
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,18 @@ def _tail(path: Path) -> str:
 
 
 def last_events(folder: Path) -> list[dict[str, Any]]:
-    """The newest events of a trial, for a row about a death or a hang."""
+    """The newest events of each thread of a trial, in the order of time, for a row about a death or a hang.
+
+    A thread that stands still has said its last long before the others, so each keeps its own: `LAST_OF_THREAD`, and
+    fewer where so many threads would make more than `MOST_LAST_EVENTS`.
+    """
     path = folder / LINES_NAME
-    return list(read_events(path))[-LAST_EVENTS:] if path.exists() else []
+    if not path.exists():
+        return []
+    newest: dict[tuple[Any, Any], deque[tuple[int, dict[str, Any]]]] = {}
+    for place, event in enumerate(read_events(path)):
+        thread = (event.get("id"), event.get("th"))  # an ident is given again once its thread has ended
+        newest.setdefault(thread, deque(maxlen=LAST_OF_THREAD)).append((place, event))
+    each = max(1, min(LAST_OF_THREAD, MOST_LAST_EVENTS // max(1, len(newest))))
+    kept = sorted((one for events in newest.values() for one in list(events)[-each:]), key=lambda one: one[0])
+    return [event for _, event in kept[-MOST_LAST_EVENTS:]]

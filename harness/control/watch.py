@@ -163,7 +163,7 @@ def _facts(command: Command) -> dict[str, Any]:
     def ask() -> None:
         answer.append(describe_environment(sys.executable, ["watch", "--", *command.shown()]))
 
-    asking = threading.Thread(target=ask, daemon=True)
+    asking = threading.Thread(target=ask, name="harness-facts", daemon=True)
     asking.start()
     asking.join(FACTS_S)
     return answer[0] if answer else {}
@@ -174,5 +174,5 @@ def _notes(start: Start, result: WatchResult) -> list[str]:
     if said := start.notes():
         notes.append(f"not watched: {said.splitlines()[-1]}")
     elif not any(processes(result.run_dir)):
-        notes.append("no Python process took the watch: is the program none, or does its interpreter ignore PYTHONPATH?")
+        notes.append("no Python process took the watch: the program starts none, or one that ignores PYTHONPATH")
     return notes

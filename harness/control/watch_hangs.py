@@ -95,15 +95,22 @@ class HangWatch:
 
 
 def _dump(process: Process) -> ProcessDump | None:
-    """The process from outside; None where it cannot be read, of which the evidence says why."""
+    """The process from outside, with native frames where they may be read: signatures of the catalogue name native locks.
+
+    What cannot be read is said in the evidence, with the reason; None where that is everything.
+    """
     from .dump import dump_process  # with the catalogue: the start of a program does not wait for it
 
+    found, missing = None, ""
     try:
-        return dump_process(process.pid, native=False, timeout_s=PYSPY_SECONDS)
+        found = dump_process(process.pid, native=True, timeout_s=PYSPY_SECONDS)
+        missing = found.note
     except UserError as error:
+        missing = str(error)
+    if missing:
         with open(process.folder / STACKS, "a", encoding="utf-8") as file:
-            file.write(f"=== from outside: {error}\n")
-        return None
+            file.write(f"=== from outside: {missing}\n")
+    return found
 
 
 def _words(match: Match) -> str:

@@ -16,6 +16,8 @@ from typing import NoReturn
 
 from harness.core.errors import UserError
 
+from .processes import descendants
+
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_A_PROCESS = 0  # SI_USER: kill(2); a terminal's Ctrl-C comes from the kernel, and to the whole group
 _WATCHED = {*PASSED_ON, signal.SIGCHLD}
@@ -73,28 +75,6 @@ class Program:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-
-
-def descendants(pid: int) -> list[int]:
-    """All processes below `pid` (Linux; none elsewhere), parents before their children."""
-    children: dict[int, list[int]] = {}
-    try:
-        names = [name for name in os.listdir("/proc") if name.isdigit()]
-    except FileNotFoundError:
-        return []
-    for name in names:
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
-            continue  # it has ended meanwhile
-        children.setdefault(parent, []).append(int(name))
-    found, waiting = [], [pid]
-    while waiting:
-        below = children.get(waiting.pop(0), [])
-        found += below
-        waiting += below
-    return found
 
 
 def end_like(status: int, *, killed_by_us: bool = False) -> NoReturn:

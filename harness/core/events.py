@@ -15,9 +15,13 @@ Event = dict[str, Any]
 ``what``, ``d`` device, ``a`` and ``r`` bytes)."""
 
 KINDS: tuple[str, ...] = (
+    "process.starting",
+    "process.alive",
     "subject.start",
     "subject.ready",
     "subject.end",
+    "worker.start",
+    "worker.end",
     "region.enter",
     "region.exit",
     "step.done",
@@ -30,6 +34,7 @@ KINDS: tuple[str, ...] = (
     "compile_lock.released",
     "compile.start",
     "compile.end",
+    "recompile",
     "backward_lowering.enter",
     "backward_lowering.exit",
     "dense.call",
@@ -45,6 +50,8 @@ KINDS: tuple[str, ...] = (
     "wait.enter",
     "wait.exit",
     "memory",
+    "error",
+    "finding",
     "hang",
     "deadlock",
 )

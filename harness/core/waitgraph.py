@@ -2,7 +2,7 @@
 
 Edges come from what every lock says of itself (holders and waiters) and from threads that wait in the autograd engine
 for a device thread. Reading takes no lock of the subject's, so the watchdog can look at any moment; a cycle must
-therefore be seen again and again before it is called one (`harness.subject.watchdog`).
+therefore be seen again and again before it is called one (`harness.subject.standing`).
 """
 
 from __future__ import annotations

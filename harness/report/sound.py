@@ -20,7 +20,8 @@ LONGEST_STACK = 64_000
 LONGEST_MESSAGE = 4_000
 LONGEST_NAME = 300
 MOST_TRACERS = 8
-MOST_EVENTS = 20
+MOST_EVIDENCE = 20
+MOST_EVENTS = 200
 MOST_ERRORS = 200
 MOST_WORKERS = 1_000
 _COUNTS = (
@@ -73,7 +74,7 @@ class Sounder:
             "locks": _sums(raw.get("locks")),
             "memory": _sums(raw.get("memory")),
             "schedule": _dict(raw.get("schedule")),
-            "evidence": [_name(name) for name in _list(raw.get("evidence"))[:MOST_EVENTS]],
+            "evidence": [_name(name) for name in _list(raw.get("evidence"))[:MOST_EVIDENCE]],
             **{name: _count(raw.get(name)) for name in ("steps_ok", "steps_failed", "steps_expected")},
             "problems": [problem for problem in _list(raw.get("problems")) if isinstance(problem, dict)],
             "exit": _dict(raw.get("exit")),

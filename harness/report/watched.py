@@ -47,11 +47,13 @@ def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: b
     if wrong:
         more = len(wrong) - MOST_IN_PARAGRAPH
         said = " ".join(f"{text}." for text in wrong[:MOST_IN_PARAGRAPH]) + (f" And {more} more." if more > 0 else "")
+    elif not rows:
+        said = ""  # of what nobody looked at nothing can be said, not even that it is well
     else:
         facts = [_of(rows, row, one) for row, one in sentences if one.topic not in ("torch", "region")]
         said = " ".join(f"{text}." for text in ["Nothing wrong was seen", *facts[:MOST_FACTS]])
     told_notes = "".join(f" Note: {note}." for note in notes)
-    return f"harness watch: {begun} {said}{told_notes} Report: {written}"
+    return f"harness watch: {begun}{f' {said}' if said else ''}{told_notes} Report: {written}"
 
 
 def head(rows: Sequence[Row]) -> str:

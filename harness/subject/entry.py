@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import platform
@@ -24,11 +23,13 @@ from .context import TrialContext
 from .eventlog import EventLog
 from .identity import Threads
 from .points import Points
+from .prctl import ANYBODY, die_with_parent, let_read
 from .probes import Probes
 from .record import Trial
 from .schedules import make_schedule
 from .schedules.base import Setting
-from .watchdog import DEADLOCK_S, Watchdog
+from .standing import DEADLOCK_S
+from .watchdog import Watchdog
 from .workloads import load
 
 UNSTARTED = locks.make_strategy("none", workers=())
@@ -256,8 +257,7 @@ def _allow_evidence_and_die_with_parent() -> None:
     """On Linux: let py-spy of another process read this one, and go when the start server goes."""
     if platform.system() != "Linux":
         return
-    libc = ctypes.CDLL(None)
-    libc.prctl(0x59616D61, ctypes.c_ulong(-1 & (2**64 - 1)), 0, 0, 0)  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
-    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    let_read(ANYBODY)
+    die_with_parent()
 
 

@@ -92,6 +92,10 @@ class Trial:
     """Everything that ends up in `result.json` besides what probes add."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty again, in place: probes hold this object, and a child of a fork begins anew."""
         self.workers: dict[str, Tally] = {}
         self.errors: list[ErrorRecord] = []
         self.errors_dropped = 0

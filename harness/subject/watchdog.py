@@ -20,13 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from harness.core.waitgraph import Edge
+
 from .eventlog import EventLog
 from .live import explain_hang
-from .waitgraph import Edge, find_cycle
-
-LOOK_S = 0.25
-DEADLOCK_S = 5.0
-COMPILE_FACTOR = 4
+from .standing import DEADLOCK_S, LOOK_S, PATIENCE, StandingCycle
 
 
 def _no_name(_ident: int) -> str:
@@ -70,24 +68,19 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        cycle: list[Edge] = []
-        since = 0.0
+        cycle = StandingCycle(self._deadlock_s)
         asked = -1  # the last event before the silence that was looked into while a compile was open
         heartbeat = self._folder / "heartbeat"
         while not self._stop.wait(LOOK_S):
             heartbeat.touch()
-            now = time.monotonic()
-            found = find_cycle(self._edges())
-            if not found or found != cycle:
-                cycle, since = found, now
-            elif now - since >= self._deadlock_s:
-                self._report("deadlock", "; ".join(str(edge) for edge in cycle))
+            if told := cycle.look(self._edges(), time.monotonic()):
+                self._report("deadlock", told)
                 return
             silent_s = (self._log.now_ns() - self._log.last_ns) / 1e9
             if silent_s <= self._timeout_s:
                 continue
             before = self._log.last_ns
-            patient = self._compiling() and silent_s <= self._timeout_s * COMPILE_FACTOR
+            patient = self._compiling() and silent_s <= self._timeout_s * PATIENCE
             if patient and before == asked:
                 continue
             asked = before

@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from planted_hangs import IN_TIME_S, PLANTED, Planted
 
 from harness.control.dump import ProcessDump, dump_process
 from harness.control.executors import LocalExecutor
@@ -24,66 +24,6 @@ from tests.soak.healthy_pauses import pauses_request
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "hang_programs"
 TIMEOUT_S = 2.0
-
-
-IN_TIME_S = 5.0
-
-
-@dataclass(frozen=True)
-class Planted:
-    """`says`: what an explanation has to name. `label`: of the trial."""
-
-    name: str
-    label: str
-    kind: str
-    says: tuple[str, ...]
-
-
-PLANTED = (
-    Planted("lock_cycle_two", "deadlock", "cycle", ("left waits for lock `second`", "which right took at lock_cycle_two.py")),
-    Planted(
-        "lock_cycle_three",
-        "deadlock",
-        "cycle",
-        (
-            "philosopher-0 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-1 took",
-            "philosopher-1 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-2 took",
-            "philosopher-2 waits for lock `self.right` (lock_cycle_three.py:22), which philosopher-0 took",
-        ),
-    ),
-    Planted(
-        "queue_full",
-        "deadlock",
-        "cycle",
-        ("back waits for room in queue `self.outbox`", "forth takes from it", "forth waits for room", "back takes from it"),
-    ),
-    Planted("barrier_short", "hang", "nobody", ("2 of 3 parties wait in it (rank-0, rank-1)",)),
-    Planted("lost_notify", "hang", "nobody", ("condition `ready`", "lost_notify.py:15, in producer", "tests nothing first")),
-    Planted("dead_holder", "hang", "nobody", ("reader waits for lock `table`", "dead_holder.py:14, in writer")),
-    Planted("dead_owner", "hang", "nobody", ("reader waits for lock `self.lock`", "has ended without letting go", "in write")),
-    Planted(
-        "import_lock",
-        "deadlock",
-        "cycle",
-        ("loader waits for module waits_while_imported", "importer imports it", "importer waits for loader to end"),
-    ),
-    Planted("native_read", "hang", "native", ("fetcher is in a native call", "`os.read(ends[0], 1)`", "user wait")),
-    Planted("native_gil", "hang", "gil", ("caller holds the interpreter lock in a native call", "native_gil.py:16")),
-    Planted("self_lock", "deadlock", "cycle", ("teller waits for lock `self.lock`", "it itself took at self_lock.py:16")),
-    Planted("pool_of_one", "hang", "nobody", ("pool_0 waits for the result of a future", "never begun")),
-    Planted(
-        "replica_barrier",
-        "deadlock",
-        "cycle",
-        ("replica", "waits for lock `step_lock`", "waits for barrier `replicas`", "would come to it"),
-    ),
-    Planted(
-        "user_lock_inversion",
-        "deadlock",
-        "cycle",
-        ("compiler waits for lock `cache_lock` (user_lock_inversion.py:20), which holder took", "holder waits for", "compile"),
-    ),
-)
 each = pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 
 

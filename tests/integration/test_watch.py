@@ -198,7 +198,9 @@ def test_bad_input_is_one_line_and_nothing_is_left(tmp_path: Path, words: tuple[
 def test_a_command_that_is_no_python_runs_and_says_so(tmp_path: Path) -> None:
     done = watch(tmp_path / "run", "sh", "-c", "exit 5")
     assert done.code == 5
-    assert "no Python process took the watch" in done.err
+    (said,) = done.err.splitlines()
+    assert said.startswith("harness watch: nothing was watched. Note: no Python process took the watch: ")
+    assert "ignores PYTHONPATH. Report: " in said
 
 
 def test_what_threads_did_to_each_other_in_torch(tmp_path: Path) -> None:
@@ -231,6 +233,37 @@ def test_what_threads_did_to_each_other_in_torch(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "expected 2, actual 3" in page
     assert "ran dense" in page
+
+
+def test_a_program_that_replaces_parts_of_torch_for_good(tmp_path: Path) -> None:
+    """What it put over the watch's own wrappers stays, is called as ever, and hides nothing from the watch."""
+    program = str(PROGRAMS / "patches_torch.py")
+    done = watch(tmp_path / "run", sys.executable, program)
+    counts = [("__call__", 3), ("_engine_run_backward", 3), ("backward", 3), ("compile", 3), ("trace", 2)]
+    assert (done.code, done.out) == (0, f"{counts} True\n"), done.err  # as it is without a watch
+    row = done.row
+    assert {probe: state for probe, state in row["probes"].items() if state != "ok"} == {}
+    counted = {name: (one["compiles"], one["facts"]["sums"]["engine_runs"]) for name, one in row["workers"].items()}
+    assert counted == {"MainThread": (3, 3), "other": (1, 1)}
+    assert row["outcomes"] == ["ok"]
+
+
+def test_torchrun_and_its_ranks(tmp_path: Path) -> None:
+    torchrun = Path(sys.executable).with_name("torchrun")
+    words = [str(torchrun)] if torchrun.exists() else [sys.executable, "-m", "torch.distributed.run"]
+    words += ["--standalone", "--nproc-per-node", "2", str(PROGRAMS / "ranks.py")]
+    done = watch(tmp_path / "run", *words)
+    if done.code:
+        plain = plainly(*words, cwd=tmp_path)
+        assert plain.returncode, done.err  # it runs here, but for the watch
+        pytest.skip(f"torchrun cannot run here: {plain.stderr.strip().splitlines()[-1:]}")
+    assert sorted(done.out.splitlines()) == ["rank 0 of 2: 3", "rank 1 of 2: 3"]
+    said = [json.loads((tmp_path / "run" / "trials" / row["trial"] / "process.json").read_text()) for row in done.rows]
+    assert sorted(one["rank"] for one in said) == ["", "0", "1"]  # the launcher, and both without --follow
+    for one, row in zip(said, done.rows, strict=True):
+        assert row["outcome"] == "ok", row["reason"]
+        assert row["compiles"] == (1 if one["rank"] else 0)
+        assert {probe: state for probe, state in row["probes"].items() if state != "ok"} == {}
 
 
 def test_a_pipe_that_nobody_reads_ends_a_program_as_in_a_shell(tmp_path: Path) -> None:

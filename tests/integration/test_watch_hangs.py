@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from planted_hangs import IN_TIME_S, PLANTED, Named, Planted, watch_planted
 from watch_support import HANGS, LIMIT_S, PROGRAMS, environment, watch, watching
 
 from harness.control.evidence import pyspy
@@ -32,9 +34,42 @@ def test_a_cycle_is_named_within_the_limit_and_the_program_is_ended(tmp_path: Pa
     assert "py-spy" in stacks
 
 
-def test_who_ended_with_a_lock_is_named(tmp_path: Path) -> None:
-    done = watch(tmp_path / "run", sys.executable, str(HANGS / "dead_owner.py"), options=KILL)
-    assert "its owner, writer, has ended" in done.row["reason"]
+AT_ONCE = ("queue_full", "barrier_short", "dead_owner", "import_lock", "native_read", "user_lock_inversion")
+"""The others of the planted hangs are in `tests/soak/watch_hangs.py`."""
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Named]:
+    """These under a watch each, side by side: they wait, mostly."""
+    base = tmp_path_factory.mktemp("planted")
+    chosen = {planted.name: planted for planted in PLANTED if planted.name in AT_ONCE}
+    for name in chosen:
+        (base / name).mkdir()
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        found = pool.map(lambda pair: watch_planted(pair[1], base / pair[0], 2 * TIMEOUT_S), chosen.items())
+        return dict(zip(chosen, found, strict=True))
+
+
+@pytest.mark.parametrize("planted", [one for one in PLANTED if one.name in AT_ONCE], ids=lambda planted: planted.name)
+def test_a_planted_hang_is_named_in_time(named: dict[str, Named], planted: Planted) -> None:
+    found = named[planted.name]
+    assert found.after_s is not None, found.err
+    assert found.after_s < 2 * TIMEOUT_S + IN_TIME_S
+    assert found.row["outcomes"] == [planted.label]
+
+
+@pytest.mark.skipif(pyspy() is None, reason="py-spy is not installed: the catalogue is held against native stacks")
+def test_a_hazard_of_the_catalogue_is_named_with_its_remedy(named: dict[str, Named]) -> None:
+    """Its signature has a lock that is waited for in C, which only native stacks show."""
+    found = named["user_lock_inversion"]
+    stacks = (found.trial / "stacks.txt").read_text()
+    if "no native frames" in stacks:
+        pytest.skip("native frames may not be read here; the evidence says so")
+    (hazard,) = [problem["text"] for problem in found.row["problems"] if problem["label"] == "hazard"]
+    assert hazard.startswith("this is user-lock-inversion: ")
+    assert "; remedy: " in hazard
+    assert hazard in found.err
+    assert not any(problem["label"] == "hazard" for name in AT_ONCE[:-1] for problem in named[name].row["problems"])
 
 
 @pytest.mark.skipif(pyspy() is None, reason="py-spy is not installed: a held interpreter lock cannot be seen into")

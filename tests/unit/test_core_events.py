@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core import events
 from harness.core.errors import RunFolderError
 from harness.core.events import KINDS, event_line, read_events
 
@@ -71,8 +73,23 @@ def test_kinds_are_different() -> None:
     assert len(set(KINDS)) == len(KINDS)
 
 
+def test_every_kind_that_the_subject_writes_is_listed() -> None:
+    """Kinds are literals at the calls of `emit`, but for those of locks, and of a hang."""
+    root = Path(events.__file__).parents[1]
+    calls = [
+        node
+        for path in (root / "subject").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "emit"
+    ]
+    written = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    written |= {"hang", "deadlock", "barrier.wait", "barrier.leave"}
+    written |= {f"strategy_lock.{what}" for what in ("wait", "acquired", "released")}
+    assert written == set(KINDS)
+
+
 @given(st.lists(st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=9), st.none()))))
-def test_any_events_survive(tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, object]]) -> None:
+def test_any_events_survive(tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, object]]) -> None:
     path = tmp_path_factory.mktemp("events") / "events.jsonl"
-    path.write_text("".join(map(event_line, events)), encoding="utf-8")
-    assert list(read_events(path)) == events
+    path.write_text("".join(map(event_line, written)), encoding="utf-8")
+    assert list(read_events(path)) == written

@@ -207,3 +207,8 @@ def test_a_file_of_a_trial_is_cut_at_either_end(tmp_path: Path) -> None:
     assert opened.trial_file("t", "stacks.txt", 10) == "a" * 10 + "\n[… 90 bytes left out …]"
     assert opened.trial_file("t", "stacks.txt", 10, True) == "[… 90 bytes left out …]\n" + "b" * 10
     assert opened.trial_file("t", "nothing.txt", 10) == ""
+
+
+def test_the_last_events_of_many_threads_are_kept() -> None:
+    events = [{"t": at, "th": f"t{at % 60}", "id": at % 60, "w": "", "k": "step.done"} for at in range(500)]
+    assert Sounder().sound(row(None, 0, "hang", last_events=events))["last_events"] == events[-200:]

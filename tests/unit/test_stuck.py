@@ -98,6 +98,52 @@ def test_a_lock_that_is_held_by_a_thread_that_works_is_no_finding() -> None:
     assert found.waits[0].helpers == {11: "took it at prog.py:2"}
 
 
+GRAPHS = "/env/site-packages/torch/_inductor/cudagraph_trees.py"
+TREES = prog(
+    """
+    def get_container(device_index):
+        lock = get_obj(local, "tree_manager_locks")[device_index]
+        with lock:
+            return container_dict[device_index]
+
+    class TreeManagerContainer:
+        def get_tree_manager(self):
+            with self.lock:
+                self.tree_manager = CUDAGraphTreeManager(self.device_index)
+
+    def record(self):
+        with graph_capture_lock, torch.cuda.device(0):
+            return model()
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "inside", "names", "attribute"),
+    [
+        ("get_container", "with lock", "return container_dict", ("lock",), "tree_manager_locks"),
+        ("get_tree_manager", "with self", "self.tree_manager =", ("self",), "TreeManagerContainer.lock"),
+        ("record", "with graph", "return model()", ("graph_capture_lock",), "graph_capture_lock"),
+    ],
+)
+def test_the_locks_of_cuda_graphs_are_named_by_their_attribute(
+    function: str, line: str, inside: str, names: tuple[str, ...], attribute: str
+) -> None:
+    """As torch 2.11 and 2.13 write them; one thread waits with the program's own lock, which the holder wants."""
+    text = prog("def call(mine):\n    with mine:\n        graphed()\n\ndef model(mine):\n    with mine:\n        pass\n")
+    mine, lock = Thing(1), Thing(2)
+    names_of = {name: Thing(3, "TreeManagerContainer", attributes={"lock": lock}) if name == "self" else lock for name in names}
+
+    def at(part: str) -> Frame:
+        return Frame(function, GRAPHS, line_of(TREES, part), names_of.get)
+
+    holder = thread("holder", 11, Frame("model", FILE, 6, {"mine": mine}.get), at(inside))
+    waiter = thread("waiter", 12, at(line), frame(text, "call", "graphed()", mine=mine))
+    (found,) = diagnose([holder, waiter], {FILE: text, GRAPHS: TREES}.get).findings
+    assert found.kind == "cycle"
+    assert f"waiter waits for torch's CUDA-graph lock `{attribute}` (cudagraph_trees.py:" in found.text
+
+
 @pytest.mark.parametrize(("span", "awaits"), [((2, 2, 9, 10), "a"), ((2, 2, 12, 13), "b")])
 def test_of_two_locks_on_a_line_the_instruction_says_which(span: tuple[int, int, int, int], awaits: str) -> None:
     text = prog("def f(a, b):\n    with a, b:\n        pass\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.subject.waitgraph import Edge, edges_of, find_cycle
+from harness.core.waitgraph import Edge, edges_of, find_cycle
 
 
 def edge(waiter: str, holder: str) -> Edge:

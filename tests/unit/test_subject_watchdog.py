@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.waitgraph import Edge
 from harness.subject import watchdog as module
 from harness.subject.eventlog import EventLog
 from harness.subject.identity import Threads
-from harness.subject.waitgraph import Edge
 from harness.subject.watchdog import Watchdog
 
 CYCLE = [Edge("a", "lock 1", "b"), Edge("b", "lock 2", "a")]
 
 
 class Watched:
-    def __init__(self, folder: Path, timeout_s: float, edges: Callable[[], list[Edge]], compiling: bool) -> None:
+    def __init__(self, folder: Path, timeout_s: float, edges: Callable[[], list[Edge]], compiling: bool, **more: float) -> None:
         self.stuck = threading.Event()
         self.found: tuple[str, str] | None = None
         self.folder = folder
         self.log = EventLog(folder, Threads())
         self.log.emit("subject.start")
         self.stacks = open(folder / "stacks.txt", "w")  # noqa: SIM115
-        self.dog = Watchdog(folder, self.log, self.stacks, timeout_s, edges, lambda: compiling, self._on_stuck)
+        self.dog = Watchdog(folder, self.log, self.stacks, timeout_s, edges, lambda: compiling, self._on_stuck, **more)
         self.dog.start()
 
     def _on_stuck(self, label: str, reason: str) -> None:
@@ -42,11 +42,10 @@ class Watched:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.01)
-    monkeypatch.setattr(module, "DEADLOCK_S", 0.1)
 
 
 def test_a_standing_cycle_is_a_deadlock_with_its_edges_and_stacks(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, 60, lambda: CYCLE, compiling=False)
+    watched = Watched(tmp_path, 60, lambda: CYCLE, compiling=False, deadlock_s=0.1)
     assert watched.stuck.wait(10)
     watched.end()
     assert watched.found is not None

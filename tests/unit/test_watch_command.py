@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from harness.control import environment
+from harness.control.watch import _facts
 from harness.control.watch_command import Command, read_command
 from harness.control.watch_start import Start
 from harness.core.errors import UserError
@@ -22,6 +25,14 @@ def script(path: Path, first: str) -> str:
     path.write_text(f"{first}\n")
     path.chmod(0o755)
     return str(path)
+
+
+def test_the_thread_that_asks_for_facts_of_the_machine_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(*_: object) -> dict[str, str]:
+        return {"asked by": threading.current_thread().name}
+
+    monkeypatch.setattr(environment, "describe_environment", describe)
+    assert _facts(read_command(["train.py"])) == {"asked by": "harness-facts"}
 
 
 @pytest.mark.parametrize(

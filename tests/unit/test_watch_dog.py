@@ -26,9 +26,16 @@ class FakeProbes:
     def __init__(self) -> None:
         self.found: list[Edge] = []
         self.status: dict[str, str] = {}
+        self.looks = 0
 
     def edges(self) -> list[Edge]:
+        self.looks += 1
         return self.found
+
+    def wait_for_looks(self, count: int) -> None:
+        """Until so many more have begun."""
+        wanted = self.looks + count
+        until(lambda: self.looks >= wanted)
 
     def sample(self) -> None:
         return
@@ -80,7 +87,7 @@ def test_a_known_cycle_that_stands_is_told_once(probes: FakeProbes, watched: Wat
         assert part in told["reason"]
     assert "test_watch_dog.py" in (watched.folder / "stacks.txt").read_text()
     until(lambda: json.loads((watched.folder / "result.json").read_text())["outcomes"] == ["deadlock"])
-    time.sleep(0.5)
+    probes.wait_for_looks(30)
     assert len(watched.stuck) == 1
 
 
@@ -127,29 +134,46 @@ def test_it_is_no_thread_of_the_programs_and_its_failure_is_told(watched: Watche
     dog.stop()
 
 
-def test_no_look_while_it_is_paused_for_a_fork(watched: Watched, probes: FakeProbes, dog: WatchDog) -> None:
-    looks = 0
+class Door:
+    """The lock that every look takes; `knocked` when the watchdog comes to it."""
 
-    def edges() -> list[Edge]:
-        nonlocal looks
-        looks += 1
-        return []
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.acquire, self.release = self._lock.acquire, self._lock.release
+        self.knocked = threading.Event()
 
-    probes.edges = edges  # type: ignore[method-assign]
-    until(lambda: looks > 0)
-    dog.pause()
-    seen = looks
-    time.sleep(0.3)
-    assert looks == seen
-    dog.resume()
-    until(lambda: looks > seen)
+    def __enter__(self) -> None:
+        self.knocked.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
-def test_the_account_is_written_only_where_something_changed(watched: Watched, dog: WatchDog) -> None:
+def test_no_look_while_it_is_paused_for_a_fork(watched: Watched, probes: FakeProbes) -> None:
+    dog, door = WatchDog(watched), Door()
+    dog._looking = door  # type: ignore[assignment]
+    dog.start()
+    try:
+        probes.wait_for_looks(1)
+        dog.pause()
+        seen = probes.looks
+        door.knocked.clear()
+        assert door.knocked.wait(WAIT_S), "it comes to its next look"
+        assert probes.looks == seen, "and does not begin it"
+        dog.resume()
+        until(lambda: probes.looks > seen)
+    finally:
+        dog.stop()
+
+
+def test_the_account_is_written_only_where_something_changed(
+    watched: Watched, probes: FakeProbes, dog: WatchDog
+) -> None:
     result = watched.folder / "result.json"
     until(lambda: result.exists() and not watched.changed)
     result.unlink()
-    time.sleep(0.3)
+    probes.wait_for_looks(15)  # several times `WRITE_S`
     assert not result.exists()
     watched.finding("state_leak", "something", key="one")
     until(result.exists)

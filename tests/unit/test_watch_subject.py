@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 import threading
 import time
@@ -207,7 +209,7 @@ class _Parked:
     """A thread that does one thing until it is told to go."""
 
     def __init__(self, how: str) -> None:
-        self.go = threading.Event()
+        self.go, self.round = threading.Event(), threading.Event()
         self.lock = threading.Lock()
         self.lock.acquire()
         work = {"waits": self._wait, "polls": self._poll, "blocks": self.lock.acquire, "loops": self._loop}[how]
@@ -224,8 +226,13 @@ class _Parked:
     def _loop(self) -> None:
         while not self.go.is_set():
             time.sleep(0.01)  # nearly always here
+            self.round.set()
 
-    def __enter__(self) -> int:
+    def __enter__(self) -> _Parked:
+        return self
+
+    @property
+    def ident(self) -> int:
         assert self.thread.ident is not None
         return self.thread.ident
 
@@ -238,30 +245,36 @@ class _Parked:
 @pytest.mark.parametrize(("how", "still"), [("waits", True), ("polls", True), ("blocks", True), ("loops", False)])
 def test_a_wait_does_not_move_though_it_polls_and_a_loop_does_though_it_is_always_in_one_call(how: str, still: bool) -> None:
     stillness = Stillness(_machinery, _native_id, ask_after_s=0.02)
-    with _Parked(how) as ident:
-        began = time.monotonic()
-        longest = 0.0
-        while time.monotonic() - began < 0.6:
-            now = time.monotonic()
-            longest = max(longest, now - stillness.look(now, own=threading.get_ident()).get(ident, now))
-            time.sleep(0.005)
-    assert (longest > 0.3) == still, longest
+    deadline = time.monotonic() + WAIT_S
+    now = longest = 0.0  # by a clock of the test's own
+    with _Parked(how) as parked:
+        while longest < 0.3 and (still or now < 0.8):
+            assert time.monotonic() < deadline
+            if not still:
+                parked.round.clear()
+                assert parked.round.wait(WAIT_S)
+            now += 0.02
+            longest = max(longest, now - stillness.look(now, own=threading.get_ident()).get(parked.ident, now))
+            time.sleep(0)  # lets it come to where it stays
+    assert (longest >= 0.3) == still, longest
 
 
 def test_what_is_waited_for_outside_is_told_from_what_is_inside() -> None:
-    ready = threading.Event()
+    peer, own = os.pipe()
 
-    def sleeps() -> None:
-        ready.set()
-        time.sleep(1.0)
+    def listens() -> None:
+        select.select([peer], [], [], WAIT_S)
 
-    sleeper = threading.Thread(target=sleeps)
-    sleeper.start()
-    assert ready.wait(WAIT_S)
-    deadline = time.monotonic() + 0.9
-    assert sleeper.ident is not None
-    while not waits_outside([sleeper.ident]):  # it is about to sleep
-        assert time.monotonic() < deadline
-    with _Parked("blocks") as ident:
-        assert not waits_outside([ident])
-    sleeper.join(WAIT_S)
+    listener = threading.Thread(target=listens)
+    listener.start()
+    deadline = time.monotonic() + WAIT_S
+    assert listener.ident is not None
+    try:
+        while not waits_outside([listener.ident]):  # it is about to
+            assert time.monotonic() < deadline
+    finally:
+        os.close(own)  # a peer that has gone ends the wait
+        listener.join(WAIT_S)
+        os.close(peer)
+    with _Parked("blocks") as parked:
+        assert not waits_outside([parked.ident])

@@ -40,6 +40,11 @@ def test_nothing_wrong_is_said_in_one_line_or_not_at_all(tmp_path: Path) -> None
     assert "Note: n." in summary(rows, ["n"], "r.html", quiet=True)
 
 
+def test_of_what_was_not_watched_nothing_is_said_to_be_well() -> None:
+    text = summary([], ["no Python process took the watch"], "r.html", quiet=False)
+    assert text == "harness watch: nothing was watched. Note: no Python process took the watch. Report: r.html"
+
+
 def test_a_collision_names_both_threads(tmp_path: Path) -> None:
     error = {
         "label": "fx_error", "type": "RuntimeError", "message": "Detected", "fingerprint": "f", "worker": "trainer",

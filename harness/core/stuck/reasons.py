@@ -11,7 +11,7 @@ from harness.core.waitgraph import Edge
 from .helpers import ENDED_BY, Held, Same, could_end, holds_of, learn, made_with, places
 from .source import Read, Sources, loops_around
 from .views import Frame, ThreadView, Value, Wait
-from .waits import Spot, ends_with, of_library, spot
+from .waits import Spot, ends_with, lock_words, of_library, spot
 
 
 class Reasons:
@@ -79,7 +79,7 @@ class Reasons:
         own = next((frame for frame in thread.frames if not of_library(frame)), at.frame)
         place = f" ({at.frame.place}{f', from {own.place}' if own is not at.frame and of_library(at.frame) else ''})"
         said = {
-            "lock": f"lock{name}",
+            "lock": lock_words(at),
             "condition": f"a notify of condition{name}",
             "event": f"event{name} to be set",
             "semaphore": f"semaphore{name}",

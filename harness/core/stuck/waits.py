@@ -37,6 +37,13 @@ WAITS: dict[tuple[str, str], str] = {
 WRAPPERS = (("torch_internals/compile_lock.py", "RecordingLock.acquire"), ("core/reported.py", "ReportedLock.acquire"))
 """Locks of ours around the program's: what counts is what their caller wrote."""
 
+CUDA_GRAPH_LOCKS = {
+    "self.lock": "TreeManagerContainer.lock",  # a device's manager of graphs is made under it
+    "lock": "tree_manager_locks",  # an item of it, one a device
+    "graph_capture_lock": "graph_capture_lock",  # since 2.13, of the process: a capture, a warm-up
+}
+"""How `torch/_inductor/cudagraph_trees.py` writes a lock in its code → the attribute that has it."""
+
 _ONLY_INNERMOST = ("engine",)  # on the CPU the caller runs the graph itself, and has frames above this one then
 _MACHINERY = ("threading.py", "queue.py", "futures/_base.py", "futures/thread.py", "contextlib.py")
 _PLAIN: dict[str, str] = {"with": "lock", "acquire": "lock", "get": "queue.get", "put": "queue.put", "__enter__": "lock"}
@@ -63,6 +70,13 @@ class Spot:
     def key(self) -> Hashable:
         """Of what is waited for; None when not known."""
         return None if self.value is None else self.value.key
+
+
+def lock_words(at: Spot) -> str:
+    """What a lock that is waited for is called: as the program writes it, those of torch's CUDA graphs by attribute."""
+    if ends_with(at.frame.file, "_inductor/cudagraph_trees.py") and at.written in CUDA_GRAPH_LOCKS:
+        return f"torch's CUDA-graph lock `{CUDA_GRAPH_LOCKS[at.written]}`"
+    return f"lock `{at.written}`" if at.written else "lock"
 
 
 def of_library(frame: Frame) -> bool:

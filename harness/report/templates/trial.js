@@ -109,7 +109,7 @@ const trialBody = async (id) => {
     node,
     make("details", { open: !found.errors.length }, make("summary", {}, "Facts"), facts),
     dumps.length ? make("details", {}, make("summary", {}, "Stacks of all threads, and the end of its output"), make("div", { class: "side-by-side" }, dumps)) : null,
-    found.last.length ? make("details", {}, make("summary", {}, `Last events (${found.last.length})`), table("Last events", ["s", "thread", "worker", "event", "with"], found.last)) : null,
+    found.last.length ? make("details", {}, make("summary", {}, `Last events of each thread (${found.last.length})`), table("Last events", ["s", "thread", "worker", "event", "with"], found.last)) : null,
     found.witness.length ? make("details", {}, make("summary", {}, "The order that its plan brought about"), make("pre", { class: "stack", tabIndex: 0, role: "region", "aria-label": "Order of the plan" }, found.witness.join("\n"))) : null,
   ].flat(2);
 };

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.core.scenario import Scenario
+from harness.core.waitgraph import Edge
 from harness.locks import Strategy
 
 from ..eventlog import EventLog
 from ..identity import Threads
 from ..points import SILENT, Points
 from ..record import Trial
-from ..waitgraph import Edge
 from .base import MakeProbe, Probe, Scope
 from .compiling import CompileLockProbe, CompilesProbe
 from .compiling_flag import CompilingFlagProbe

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.core.scenario import Scenario
+from harness.core.waitgraph import Edge
 from harness.torch_internals.base import Availability
 
 from ..eventlog import EventLog
 from ..identity import Threads
 from ..points import SILENT, Points
 from ..record import Trial
-from ..waitgraph import Edge
 
 
 @dataclass(frozen=True)

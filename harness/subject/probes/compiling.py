@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from harness.core.waitgraph import Edge, edges_of
 from harness.torch_internals.compile_lock import CompileLock
 from harness.torch_internals.compiles import Compiles
 
 from ..schedules.base import Wait
-from ..waitgraph import Edge, edges_of
 from .base import Quiet, Scope, said
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.core.waitgraph import Edge
 from harness.torch_internals.engine import Engine, graph_task_id, tag_graph
 
 from ..schedules.base import ENGINE, Wait
-from ..waitgraph import Edge
 from .base import Quiet, Scope, said
 
 ANY = "some device"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.core.waitgraph import Edge, edges_of
 from harness.locks import Strategy
 
 from ..identity import Threads
 from ..schedules.base import BARRIER, LOCK, Wait
-from ..waitgraph import Edge, edges_of
 from .base import Quiet, Scope
 
 

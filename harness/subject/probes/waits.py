@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from harness.core.waitgraph import Edge
+
 from ..schedules.base import Wait
-from ..waitgraph import Edge
 from .base import Quiet, Scope
 
 

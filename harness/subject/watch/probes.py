@@ -15,6 +15,7 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from harness.core.scenario import Scenario
+from harness.core.waitgraph import Edge
 from harness.torch_internals.compile_state import CompileState
 from harness.torch_internals.dynamo_config import DynamoSettings, read
 from harness.torch_internals.recompiles import Recompiles
@@ -26,7 +27,6 @@ from ..probes.compiling_flag import CompilingFlagProbe
 from ..probes.dense import DenseProbe
 from ..probes.engine import EngineProbe
 from ..probes.fx import STACK_FRAMES, FlagCheckProbe, FxTraceProbe
-from ..waitgraph import Edge
 from .process import Watched
 from .threads import OTHERS, sums_now
 

@@ -310,7 +310,7 @@ class Watched:
         self._writing = allocate_lock()
         self.threads.forked()
         self.log.reopen(folder)
-        self.trial.__init__()  # type: ignore[misc]  # in place: the probes hold it
+        self.trial.reset()
         self._findings.clear()
         self.stuck.clear()
         self._collisions = self._children = 0

@@ -24,8 +24,10 @@ from _thread import allocate_lock, start_new_thread  # the real ones, whatever t
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.waitgraph import Edge, find_cycle
+from harness.core.waitgraph import Edge
 
+from ..prctl import let_read
+from ..standing import DEADLOCK_S, LOOK_S, PATIENCE, StandingCycle
 from .live import LiveState
 from .process import Stuck, Watched
 
@@ -34,11 +36,8 @@ if TYPE_CHECKING:
 
     from .stillness import Stillness
 
-LOOK_S = 0.25
 WRITE_S = 1.0
 WRITE_SHARE = 0.01  # of the time at most goes into writing the account while the program runs
-DEADLOCK_S = 5.0
-PATIENCE = 4
 MOST_REPORTS = 20
 
 
@@ -49,9 +48,7 @@ def _allow_evidence(pid: int) -> None:
     except OSError:
         return
     if restricted and pid:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(pid), 0, 0, 0)  # PR_SET_PTRACER
+        let_read(pid)
 
 
 class WatchDog:
@@ -70,8 +67,7 @@ class WatchDog:
         self._paused_by: set[int] = set()
         self._write_at = 0.0
         self._stillness: Stillness | None = None
-        self._cycle: list[Edge] = []
-        self._cycle_since = 0.0
+        self._cycle = StandingCycle(DEADLOCK_S)
         self._examined: set[tuple[int, tuple[int, int]]] = set()
         self._whole_examined = False
         self._long: set[tuple[int, int]] = set()
@@ -160,14 +156,9 @@ class WatchDog:
         self._long_in_engine(since)
 
     def _known_cycle(self, now: float, edges: list[Edge]) -> bool:
-        found = find_cycle(edges)
-        if not found or found != self._cycle:
-            self._cycle, self._cycle_since = found, now
-            return False
-        if self._cycle_since and now - self._cycle_since >= DEADLOCK_S:
-            self._cycle_since = 0.0  # told once
-            self._report("deadlock", "; ".join(str(edge) for edge in found), [])
-        return True
+        if told := self._cycle.look(edges, now):
+            self._report("deadlock", told, [])
+        return self._cycle.again
 
     def _still(self, now: float, since: dict[int, float], edges: list[Edge], stillness: Stillness) -> None:
         from .stillness import waits_outside

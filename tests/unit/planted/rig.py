@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from harness import locks
 from harness.core.plan import Plan
 from harness.core.recording import Recording, read_recording
+from harness.core.waitgraph import find_cycle
 from harness.core.workload import Context, Worker
 from harness.subject.context import TrialContext
 from harness.subject.identity import Threads
@@ -21,7 +22,6 @@ from harness.subject.probes.waits import WaitsProbe
 from harness.subject.record import Trial
 from harness.subject.schedules import make_schedule
 from harness.subject.schedules.base import Setting
-from harness.subject.waitgraph import find_cycle
 
 WAIT_S = 30.0
 
