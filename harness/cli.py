@@ -5,7 +5,9 @@ What a command needs beyond typer is imported when it runs: `--help` has to answ
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -107,11 +109,15 @@ def main(arguments: list[str] | None = None) -> None:
     except UserError as error:
         _fail(str(error))
     except _ClickError as error:
-        _fail(_usage(error))
+        _fail(_usage(error, sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:
         # The reader has gone; what is left in the buffer would raise once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(_full(error))
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         code = EXIT_INTERRUPTED
@@ -122,13 +128,22 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: Exception) -> str:
+def _usage(error: Exception, arguments: list[str]) -> str:
     message = " ".join(str(error.format_message()).split()) if hasattr(error, "format_message") else str(error)
+    message = message.replace(": Value error, ", ": ")
+    message = re.sub(r"\. Did you mean (.+)\?$", r" (did you mean \1?)", message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "harness"
-    if message.startswith("No such command '") and "Did you mean" not in message:
+    if command == "harness" and arguments[:1] and arguments[0] in COMMANDS:
+        command += f" {arguments[0]}"  # what the parser itself refuses has the context of no command
+    if message.startswith("No such command '") and "did you mean" not in message:
         message = message.rstrip(".") + nearest(message.split("'")[1], COMMANDS)
     return f"{message.rstrip('.')}; see {command} --help"
+
+
+def _full(error: OSError) -> str:
+    where = f" for {error.filename}" if error.filename else ""
+    return f"no room on the disk{where}: {error.strerror}; make room and try again, a run with --resume"
 
 
 def _fail(message: str) -> None:

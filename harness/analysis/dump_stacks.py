@@ -28,6 +28,8 @@ _CUT = re.compile(
     r"\s*(?:\.\.\.|…|\[\.\.\.\]|\[…\]|<truncated[^>]*>|[<[(](?:snip|truncated|cut)[])>]|\.\.\. repeats.*)\s*", re.IGNORECASE
 )
 
+_LEFT_OUT = re.compile(r"\s*(?:\[Previous line|\.\.\.|\[?…)")
+
 
 def slashes(path: str) -> str:
     """A path with "/" for "\\", so that one of Windows compares."""
@@ -75,7 +77,7 @@ def printed_frames(lines: Sequence[str], at: int) -> tuple[int, tuple[Frame, ...
         elif not frames or not lines[at].strip() or len(lines[at]) - len(lines[at].lstrip()) <= indent - 1:
             if not (frames and _CUT.fullmatch(lines[at])):
                 break
-        elif len(lines[at]) - len(lines[at].lstrip()) <= indent and not re.match(r"\s*(\[Previous line|\.\.\.|…)", lines[at]):
+        elif len(lines[at]) - len(lines[at].lstrip()) <= indent and not _LEFT_OUT.match(lines[at]):
             break
         at += 1
     return at, tuple(frames)

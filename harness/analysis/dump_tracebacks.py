@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import overload
 
 from harness.analysis.dump_stacks import FRAME, printed_frames, slashes, thread_at
 from harness.analysis.dump_values import ROOTS, Frame, Raised
@@ -17,7 +18,7 @@ _ALONE = re.compile(
     r"(?:E {3,})?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit|Group|Warning|Unsupported))"
     r"(?:: (?P<message>.*))?"
 )
-_SUMMARY = re.compile(r"(?:FAILED|ERROR) \S+(?: \S+)? - (?P<type>[\w.]+)(?:: (?P<message>.*))?")
+_SUMMARY = re.compile(r"(?:FAILED|ERROR) \S+\.py\S*(?: \S+)? - (?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?")
 _LOG_LINE = re.compile(r"(?:\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|[IWEF]\d{4} )")
 _BELONGS = re.compile(r"\s|from user code:|Set TORCH|You can suppress|While executing|Original traceback|Debug|tensor at")
 _PYTEST_RULE = re.compile(r"(?:=+|_+|-{4,}) .* (?:=+|_+|-{4,})|(?:_ )+_?")
@@ -36,7 +37,7 @@ def traceback_at(lines: Sequence[str], at: int, thread: str = "") -> tuple[int, 
         return None
     begin = at + 1 if header else at
     indent = len(header["indent"]) if header else 0
-    body = [_dedent(line, indent) for line in lines[begin : begin + 20 * MOST_LINES]]
+    body = _Dedented(lines, begin, min(20 * MOST_LINES, len(lines) - begin), indent)
     end, frames = printed_frames(body, 0)
     cut = header is None or not frames or frames[0].function.rsplit(".", 1)[-1] not in ROOTS
     while end < len(body) and (not body[end].strip() or body[end].strip() in ("...", "…", "[...]")) and end < 3:
@@ -134,5 +135,25 @@ def pytest_failures(lines: Sequence[str]) -> list[Raised]:
     return found
 
 
-def _dedent(line: str, indent: int) -> str:
-    return line[indent:] if not line[:indent].strip() else line
+class _Dedented(Sequence[str]):
+    """`count` lines from `begin` on without their indent; each is cut when it is looked at, as most never are."""
+
+    def __init__(self, lines: Sequence[str], begin: int, count: int, indent: int) -> None:
+        self._lines, self._begin, self._count, self._indent = lines, begin, count, indent
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(self._count))]
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        line = self._lines[self._begin + at]
+        return line[self._indent :] if not line[: self._indent].strip() else line

@@ -8,6 +8,7 @@ that covers it whatever the distribution. The ratio of two medians is smoother, 
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Sequence
@@ -86,22 +87,20 @@ def ratio_interval(
 def _sure_rank(count: int, confidence: float) -> int | None:
     """The largest rank k at which the k-th smallest and k-th largest value enclose the median at `confidence`."""
     side = (1 - confidence) / 2
-    found = None
-    for rank in range(1, count // 2 + 1):
-        if _binomial_at_most(rank - 1, count, 0.5) > side:
-            break
-        found = rank
-    return found
+    return bisect.bisect_right(range(1, count // 2 + 1), side, key=lambda k: _binomial_at_most(k - 1, count, 0.5)) or None
 
 
 def _bootstrap_rank(count: int, confidence: float) -> int:
     """The rank of the bootstrap's lower percentile, rounded outwards: of a resample's lower median."""
     side = (1 - confidence) / 2
-    rank = 1
-    while rank < count and 1 - _binomial_at_most((count + 1) // 2 - 1, count, rank / count) <= side:
-        rank += 1
-    return min(rank, (count + 1) // 2)
+    middle = (count + 1) // 2
+    ranks = range(1, middle)
+    return 1 + bisect.bisect_right(ranks, side, key=lambda k: 1 - _binomial_at_most(middle - 1, count, k / count))
 
 
 def _binomial_at_most(k: int, n: int, p: float) -> float:
-    return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
+    """P(X ≤ k) of n draws with 0 < p < 1. By logarithms: above n = 1,029 the coefficients are too large for a float."""
+    whole, yes, no = math.lgamma(n + 1), math.log(p), math.log1p(-p)
+    return math.fsum(
+        math.exp(whole - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * yes + (n - i) * no) for i in range(k + 1)
+    )

@@ -19,12 +19,14 @@ def list_scenarios(
     """List the scenarios a matrix expands to, one a line."""
     from harness.commands.output import emit
     from harness.control.matrices import find_matrix
+    from harness.control.pipeline_paths import check_paths
     from harness.control.session import select
     from harness.core.matrix import load_matrix
     from harness.report.wording import plural
 
     loaded = load_matrix(find_matrix(matrix))
     scenarios = select(loaded, only)
+    check_paths(loaded, scenarios)
     if json_output:
         document = {
             "matrix": loaded.file,

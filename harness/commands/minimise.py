@@ -36,11 +36,12 @@ def minimise(
     from harness.commands.output import emit
     from harness.control.cases import trials_folder
     from harness.control.executors import make_executor
+    from harness.control.find_trial import find_trial
     from harness.control.interpreter import find_python
     from harness.control.minimise import minimise as search
     from harness.control.minimise import read_pair
 
-    failing, passing = read_pair(trial, against)
+    failing, passing = read_pair(find_trial(trial), against and find_trial(against))
     folder = trials_folder(out, "minimise")
     executor = make_executor("local", python=find_python(python))
     try:

@@ -37,12 +37,13 @@ def replay(
     from harness.commands.output import emit
     from harness.control.cases import trials_folder
     from harness.control.executors import make_executor
+    from harness.control.find_trial import find_trial
     from harness.control.interpreter import describe_python, find_python
     from harness.control.replay import read_trial
     from harness.control.replay import replay as run_again
     from harness.core.recording import check_same
 
-    old = read_trial(trial)
+    old = read_trial(find_trial(trial))
     program = find_python(python)
     torch = str(describe_python(program)["torch"])
     note = check_same(old.recording, torch, force=force)

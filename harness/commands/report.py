@@ -30,14 +30,14 @@ def report(
         typer.Option(metavar="FILE|-", help="Write a summary in GitHub's Markdown instead.", show_default=False),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write a line a trial instead.", show_default=False)
+        Path | None, typer.Option("--csv", metavar="FILE|-", help="Write a line a trial instead.", show_default=False)
     ] = None,
     parquet: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The same as Parquet; needs pyarrow.", show_default=False),
     ] = None,
     badge: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a badge, an SVG file, instead.", show_default=False)
+        Path | None, typer.Option(metavar="FILE|-", help="Write a badge, an SVG file, instead.", show_default=False)
     ] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Print one line instead, for CI.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -60,6 +60,8 @@ def report(
     from harness.report.text import visible
     from harness.report.watch_page import build_watch_page, is_watch
 
+    if run == Path("-"):
+        raise UserError("- is no run folder; --summary and --json take no file and print by themselves")
     folder = find_run(run)
     others = Outputs(markdown, csv, parquet, badge, summary)
     if trial is not None:
@@ -93,20 +95,24 @@ def report(
 
 
 def _one_trial(folder: Path, trial: str, out: Path | None, json_output: bool) -> None:
-    """The page of one trial, by default in the trial's own folder."""
+    """The page of one trial, by default in the trial's own folder. Raises UserError: no name of a trial."""
     import json
     import sys
 
     from harness.commands.output import emit
+    from harness.core.errors import UserError
     from harness.report.facts import shown_path
     from harness.report.html import NAME, write_page
+    from harness.report.inside import is_inside, is_trial_name
     from harness.report.rundata import read_run
     from harness.report.text import visible
     from harness.report.trialpage import build_trial_page
 
+    if not is_trial_name(trial.rstrip("/").rpartition("/")[2]):
+        raise UserError(f'--trial "{visible(trial)}": no name of a trial; they are the folders below {folder / "trials"}')
     page = build_trial_page(read_run(folder), trial)
     own = folder / "trials" / page.trial
-    path = write_page(page, out or (own / NAME if own.is_dir() else folder / "trial.html"))
+    path = write_page(page, out or (own / NAME if own.is_dir() and is_inside(own, folder) else folder / "trial.html"))
     if json_output:
         document = {
             "report": str(path.resolve()),

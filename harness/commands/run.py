@@ -55,6 +55,10 @@ def run(
 
     Exit codes: 0 every expectation holds, 1 one is broken or a failure unexpected, 2 bad input,
     3 interrupted, or no trial says anything.
+
+    Lock strategies of a matrix: none, per_call, per_forward, first_step, warmup_barrier, compile_gate, warm_gate,
+    every_step, thread_local_fx, process, each:REGION+REGION and span:REGION..REGION, with the regions step, mask,
+    forward, attention, loss and backward.
     """
     from rich.console import Console
 
@@ -85,13 +89,14 @@ def run(
             if not difference:
                 progress.note(f"nothing to update in {expects}")
         # Still inside: the folder is locked, so no other run writes to it meanwhile.
+        report = ""
         try:
-            written = write_report(result.run_dir)
+            report = _relative(write_report(result.run_dir))
         except (RunFolderError, OSError) as error:  # a full disk must not cost the table or the exit code
             progress.note(f"no report: {error}")
-        else:
-            progress.note(f"report: {_relative(written)}")
     if json_output:
+        if report:
+            progress.note(f"report: {report}")
         emit(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         folder = _relative(result.run_dir)
@@ -105,6 +110,7 @@ def run(
             interrupted=result.interrupted,
             verbose=verbose,
             resume=f"harness run --resume --out {shlex.quote(folder)}",
+            report=report,
         )
         emit_report(lambda console: print_run(console, view))
     if difference and json_output:

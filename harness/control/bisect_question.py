@@ -29,6 +29,7 @@ QUESTION = "bisect.json"
 ALPHA = 0.05
 MOST_TRIALS = 2_000
 """More trials of one certification than this are a mistyped p_min or alpha."""
+LEAST_SHARE = 1e-6
 
 FAMILIES = tuple(f"delays:*:{setting}" for setting in PORTFOLIO)
 """The amplifying schedules: seeded delays, of each setting, with another seed in each trial."""
@@ -219,6 +220,8 @@ def _share(option: str, value: float | None, default: float) -> float:
         return default
     if not 0 < value < 1:
         raise UserError(f"{option} {value:g}: it is a share between 0 and 1, such as {default}")
+    if value < LEAST_SHARE:
+        raise UserError(f"{option} {value:g}: no number of trials tells it from 0; take {LEAST_SHARE:g} or more")
     return value
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
+from harness.control.find_trial import find_trial
 from harness.core.errors import UserError
+from harness.core.versions import parse_version
 
 LARGEST = 64 << 20
 """Bytes. Dumps of thousands of threads stay far below; what is larger is a log in which someone has to look first."""
@@ -32,15 +34,17 @@ def read_source(name: str) -> Source:
     """Of a path, or "-" for standard input. Raises UserError: nothing there, empty, no text, too large, no trial."""
     if name == "-":
         return _from_text(_decode(sys.stdin.buffer.read(LARGEST + 1), "standard input"))
-    path = Path(name)
     try:
+        path = find_trial(Path(name))
         if path.is_dir():
             return _from_trial(path)
         with open(path, "rb") as stream:
             data = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or "no such file"
-        raise UserError(f"{name}: cannot be read: {why}; give a file, a trial's folder, or - for standard input") from error
+        raise UserError(
+            f"{name}: cannot be read: {why}; give a file, a trial's folder (reports/RUN/trials/ID), or - for standard input"
+        ) from error
     return _from_text(_decode(data, name))
 
 
@@ -83,15 +87,28 @@ def _rows(text: str) -> list[Mapping[str, Any]]:
 def _from_row(row: Mapping[str, Any]) -> Source:
     exceptions: list[Raised] = []
     for error in row["errors"]:
-        if not isinstance(error, dict):
-            continue
-        meanwhile = _tracers(error.get("tracers") or ())
-        found = parse(str(error.get("traceback") or "")).exceptions
-        if not found:
-            found = (Raised(str(error.get("type") or ""), str(error.get("message") or "")),)
-        thread = str(error.get("thread") or "")
-        exceptions += [dataclasses.replace(raised, thread=thread, meanwhile=meanwhile) for raised in found]
-    return Source(Dump((), tuple(exceptions)), "", str(row.get("torch") or ""))
+        if isinstance(error, dict):
+            exceptions += raised_of(error)
+    return Source(Dump((), tuple(exceptions)), "", _version(row.get("torch")))
+
+
+def raised_of(error: Mapping[str, Any]) -> list[Raised]:
+    """The exceptions of one error of a row, each with the threads that traced meanwhile."""
+    meanwhile = _tracers(error.get("tracers") or ())
+    found = parse(str(error.get("traceback") or "")).exceptions
+    if not found:
+        found = (Raised(str(error.get("type") or ""), str(error.get("message") or "")),)
+    thread = str(error.get("thread") or "")
+    return [dataclasses.replace(raised, thread=thread, meanwhile=meanwhile) for raised in found]
+
+
+def _version(torch: object) -> str:
+    """Of a row; "" where it is none, or damaged: then every version is thought of."""
+    try:
+        parse_version(str(torch or ""))
+    except UserError:
+        return ""
+    return str(torch)
 
 
 def _tracers(tracers: Sequence[Any]) -> tuple[DumpThread, ...]:

@@ -17,8 +17,9 @@ from harness.control.reproduce import Reproduction, reproduce
 from harness.control.request import Executor
 from harness.core.case import Case
 from harness.core.endings import Effect
-from harness.core.errors import UserError
+from harness.core.errors import MatrixError, UserError
 from harness.core.outcome import OK, is_failure, primary
+from harness.core.scenario import Scenario
 from harness.core.schedulespec import parse_schedule
 
 Note = Callable[[str], None]
@@ -113,12 +114,13 @@ def _passed_alike(folder: Path, failing: OldTrial) -> bool:
     try:
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        scenario = Scenario.from_dict(spec["scenario"])
+        outcomes = result["outcomes"]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, MatrixError):  # none that a run wrote
         return False
-    same = {**spec["scenario"], "schedule": "none"} == failing.scenario.replace(schedule="none").to_dict()
-    kind = parse_schedule(spec["scenario"]["schedule"]).kind
-    recorded = kind in ("delays", "pct") and (folder / "recording.jsonl").exists()
-    return same and recorded and result["outcomes"] == [OK]
+    same = scenario.replace(schedule="none") == failing.scenario.replace(schedule="none")
+    recorded = parse_schedule(scenario.schedule).kind in ("delays", "pct") and (folder / "recording.jsonl").exists()
+    return same and recorded and outcomes == [OK]
 
 
 def _with_seed(schedule: str, seed: int) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.control.request import Executor, Row, TrialRequest
-from harness.core.errors import RunFolderError, UserError
+from harness.core.errors import MatrixError, RunFolderError, UserError
+from harness.core.outcome import LABELS
 from harness.core.plan import Plan, bind
 from harness.core.recording import Passed, Recording, RecordingError, read_recording
 from harness.core.scenario import Scenario
@@ -87,28 +88,34 @@ def read_trial(folder: Path) -> OldTrial:
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunFolderError(f"{folder}: not the folder of a trial; give one below trials/ of a run") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{folder}/spec.json: cannot be read: {error}") from error
+    for key in ("scenario", "pipeline", "extra"):
+        if not isinstance(spec, dict) or not isinstance(spec.get(key), dict):
+            raise RunFolderError(f'{folder}/spec.json: it has no table "{key}", so it is not what a run wrote')
+    try:
+        scenario = Scenario.from_dict(spec["scenario"])
+    except MatrixError as error:
+        raise RunFolderError(f"{folder}/spec.json: {error}") from None
     recording = read_recording(folder)
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise RunFolderError(f"{folder}: it has no result, so there is nothing to hold a replay against") from None
-    return OldTrial(
-        folder,
-        Scenario.from_dict(spec["scenario"]),
-        spec["pipeline"],
-        spec["extra"],
-        tuple(result["outcomes"]),
-        result.get("facts", {}),
-        recording,
-    )
+    outcomes, facts = (result.get("outcomes"), result.get("facts", {})) if isinstance(result, dict) else (None, {})
+    if not isinstance(outcomes, list) or not outcomes or any(label not in LABELS for label in outcomes):
+        raise RunFolderError(f"{folder}/result.json: it names no outcomes, so there is nothing to hold a replay against")
+    if not isinstance(facts, dict):
+        raise RunFolderError(f"{folder}/result.json: its facts are no table, so it is not what a run wrote")
+    return OldTrial(folder, scenario, spec["pipeline"], spec["extra"], tuple(outcomes), facts, recording)
 
 
 def replay(old: OldTrial, executor: Executor, folder: Path, *, note: str = "") -> Replayed:
     """Run it again. `note`: how the versions differ (`harness.core.recording.check_same`), for the result."""
     if old.kind == "directed":
         bindings = old.recording.head.get("bindings", {})
+        if "plan" not in old.extra:
+            raise RunFolderError(f"{old.folder}/spec.json: its schedule is directed, but it has no plan")
         plan = bind(Plan.from_json(old.extra["plan"]), bindings)
         row = run_once(old, executor, folder, "directed", {**old.extra, "plan": plan.to_json()})
         new = read_recording(folder) if (folder / "recording.jsonl").exists() else Recording(())

@@ -186,8 +186,12 @@ def open_run(path: Path, *, resume: bool) -> RunFolder:
     except OSError as error:
         os.close(fd)
         raise RunFolderError(f"cannot lock {path}: {error.strerror}; choose another folder with --out") from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+    except OSError as error:
+        os.close(fd)
+        raise _unwritable(path, error) from error
     return RunFolder(path, fd)
 
 

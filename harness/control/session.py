@@ -16,6 +16,7 @@ from harness.control.environment import describe_environment
 from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
 from harness.control.interrupts import Interrupts
+from harness.control.pipeline_paths import check_paths
 from harness.control.references import References
 from harness.control.request import Executor
 from harness.control.rundir import RunFolder
@@ -73,6 +74,8 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
     options = _with_earlier_options(options, before)
     matrix = _matrix(options, resumed)
     scenarios = select(matrix, options.only)
+    if resumed is None and options.executor == "local":
+        check_paths(matrix, scenarios)
     environment = describe_environment(find_python(options.python))
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
@@ -98,6 +101,8 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
             timeout_s=options.timeout_s,
             skip=lambda scenario: skip_reason(scenario, environment),
         )
+        if resumed and plan.requests and options.executor == "local":  # a run that is whole needs them no more
+            check_paths(matrix, scenarios)
         yield Session(matrix, scenarios, folder, environment, plan, options)
 
 
@@ -160,6 +165,9 @@ def _values(matrix: Matrix, axis: str) -> list[str]:
 
 def _resumed_folder(options: RunOptions) -> Path:
     if options.out is not None:
+        if not rundir.is_run_folder(options.out):
+            there = "holds no run to resume" if options.out.is_dir() else "is no run folder: there is nothing to resume"
+            raise RunFolderError(f"{options.out} {there}; name another with --out, or leave out --resume to begin one")
         return options.out
     latest = Path("reports") / "latest"
     if not latest.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core.endings import Effect
-from harness.core.errors import UserError
+from harness.core.errors import UserError, show
 from harness.core.plan import Plan, PlanError, without_doubles
 from harness.core.scenario import Scenario
 
@@ -60,7 +60,7 @@ def read_case(path: Path) -> Case:
         document = json.loads(text, object_pairs_hook=without_doubles)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanError(f"{path}: no JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA or "plan" not in document:
         raise PlanError(f"{path}: not a case to reproduce; it has schema = {SCHEMA}, a scenario, an effect and a plan")
@@ -68,6 +68,9 @@ def read_case(path: Path) -> Case:
     for key in document:
         if key not in known:
             raise PlanError(f'{path}: no key "{key}"; it takes {", ".join(known)}')
+    settings = document.get("settings", {})
+    if not isinstance(settings, dict):
+        raise PlanError(f"{path}: settings = {show(settings)} is no table of names and values")
     try:
         return Case(
             str(document.get("name", path.stem)),
@@ -75,7 +78,7 @@ def read_case(path: Path) -> Case:
             Scenario.from_dict(document.get("scenario", {})),
             Plan.from_json(document["plan"]),
             Effect.from_json(document.get("effect", {})),
-            document.get("settings", {}),
+            settings,
         )
     except UserError as error:
         raise type(error)(f"{path}: {error}") from None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.core.errors import nearest
+from harness.core.errors import nearest, show
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 from harness.core.plan import (
     ENDINGS,
@@ -67,11 +67,20 @@ class Effect:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Effect:
-        """Back from `to_json`. Raises PlanError for an unknown key."""
+        """Back from `to_json`. Raises PlanError for an unknown key, or a value of another kind."""
+        if not isinstance(document, Mapping):
+            raise PlanError(f"effect = {show(document)} is no table; it takes labels, fact, text")
         for key in document:
             if key not in ("labels", "fact", "text"):
                 raise PlanError(f'effect: no key "{key}"; it takes labels, fact, text')
-        return cls(tuple(document.get("labels", ())), str(document.get("fact", "")), str(document.get("text", "")))
+        labels = document.get("labels", [])
+        if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+            raise PlanError(f"effect: labels = {show(labels)} is no list of outcome labels")
+        texts = [document.get(key, "") for key in ("fact", "text")]
+        for key, text in zip(("fact", "text"), texts, strict=True):
+            if not isinstance(text, str):
+                raise PlanError(f"effect: {key} = {show(text)} is no text")
+        return cls(tuple(labels), *texts)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ two equal.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import MatrixError, nearest
@@ -76,8 +78,14 @@ def parse_lock(name: str) -> LockSpec:
             raise MatrixError(f'"{name}": "{last}" has ended before "{first}" begins; swap the two')
         return LockSpec("span", first=first, last=last)
     known = (*NAMES, "each:mask+forward", "span:mask..backward")
-    hint = nearest(name, known) or "; known are " + ", ".join(NAMES) + ", each:R+R and span:R..R"
+    hint = nearest(name, known) or _closest(name, known)
     raise MatrixError(f'no lock strategy is called "{name}"{hint}')
+
+
+def _closest(name: str, known: Sequence[str]) -> str:
+    """Where none is close enough to be meant: the likeliest, and where all of them stand."""
+    close = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.3)
+    return (f"; nearest: {', '.join(close)}" if close else "") + "; all of them: harness run --help"
 
 
 def _each_regions(name: str, rest: str) -> tuple[str, ...]:

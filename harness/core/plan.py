@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.axes import Value, coerce
-from harness.core.errors import UserError, nearest
+from harness.core.errors import UserError, nearest, show
 from harness.core.points import REGION_NAMES, check_point
 
 REPRODUCED, HARMLESS, EXCLUDED = "reproduced", "harmless", "excluded"
@@ -193,7 +193,11 @@ class Plan:
         if other is not None:
             _check_keys(other, ("gates", "steps", "axes", "settings"), "counterfactual")
             gates, steps = _order_of(other, "counterfactual")
-            counterfactual = Counterfactual(gates, steps, other.get("axes", {}), other.get("settings", {}))
+            changes = [other.get(key, {}) for key in ("axes", "settings")]
+            for key, change in zip(("axes", "settings"), changes, strict=True):
+                if not isinstance(change, Mapping):
+                    raise PlanError(f"counterfactual: {key} = {show(change)} is no table of names and values")
+            counterfactual = Counterfactual(gates, steps, *changes)
         gates, steps = _order_of(document, "plan")
         return cls(roles, gates, steps, counterfactual)
 
@@ -210,7 +214,7 @@ def parse_plan(text: str) -> Plan:
     """The plan of a JSON text. Raises PlanError, for a role that is bound twice too."""
     try:
         document = json.loads(text, object_pairs_hook=without_doubles)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanError(f"plan: no JSON: {error}") from None
     return Plan.from_json(document)
 
@@ -226,10 +230,17 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def bind(plan: Plan, binding: Mapping[str, str]) -> Plan:
-    """The plan with roles bound to workers beforehand (`{"A": "drafter-2"}`). Raises PlanError: no such role."""
-    for role in binding:
+    """The plan with roles bound to workers beforehand (`{"A": "drafter-2"}`).
+
+    Raises PlanError: no such role, or no worker's name.
+    """
+    if not isinstance(binding, Mapping):
+        raise PlanError(f"plan: bindings = {show(binding)} is no table of roles and workers")
+    for role, worker in binding.items():
         if role not in plan.roles:
             raise PlanError(f'plan: no role is called "{role}"{nearest(role, plan.roles)}')
+        if not isinstance(worker, str):
+            raise PlanError(f'plan: role "{role}" is bound to {show(worker)}, which is no worker\'s name')
     workers = list(binding.values())
     for worker in workers:
         if workers.count(worker) > 1:
@@ -272,6 +283,23 @@ def _check_order(roles: Mapping[str, str], gates: Sequence[Gate], steps: Sequenc
         if gate.until not in names:
             hint = nearest(gate.until, names)
             raise PlanError(f'{what}: a gate waits for "{gate.until}", but no step has that name{hint}')
+        _check_passable(gate, steps, what)
+
+
+def _check_passable(gate: Gate, steps: Sequence[Step], what: str) -> None:
+    """A gate must not keep a role from a step that comes before the gate opens.
+
+    The step's own occurrence is not held; an earlier one is, once the role is bound, and then the step's never comes.
+    """
+    opens = next(number for number, step in enumerate(steps) if step.name == gate.until)
+    for number, step in enumerate(steps[: opens + 1]):
+        held = (step.role != gate.role) if gate.who.startswith("!") else (step.role == gate.role)
+        bound = any(other.role == step.role for other in steps[:number])
+        if held and bound and step.point == gate.point and step.nth > 1:
+            raise PlanError(
+                f'{what}: the gate at {gate.point} holds {step.role} until "{gate.until}", which comes no sooner than {step}: '
+                "neither could ever happen; let the gate wait for an earlier step"
+            )
 
 
 def _check_role(role: str, roles: Mapping[str, str], what: str) -> None:
@@ -309,6 +337,9 @@ def _quoted(value: object) -> str:
 
 
 def _order_of(document: Mapping[str, Any], what: str) -> tuple[list[Gate], list[Step]]:
+    for key in ("gates", "steps"):
+        if not isinstance(document.get(key, []), list | tuple):
+            raise PlanError(f"{what}: {key} = {show(document[key])} is no list of {key}")
     gates = [_made(Gate, item, f"{what}: a gate") for item in document.get("gates", ())]
     steps = [_made(Step, item, f"{what}: a step") for item in document.get("steps", ())]
     return gates, steps
@@ -321,8 +352,8 @@ def _made(kind: type[Any], item: Any, what: str) -> Any:
         if described.default is dataclasses.MISSING and name not in item:
             raise PlanError(f'{what} has no "{name}"')
         value = item.get(name, described.default)
-        if name != "nth" and value is not None and not isinstance(value, str):
-            raise PlanError(f"{what}: {name} = {value!r} is no text")
+        if name != "nth" and not isinstance(value, str) and (value is not None or described.default is not None):
+            raise PlanError(f"{what}: {name} = {show(value)} is no text")
     return kind(**item)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import __version__
-from harness.core.errors import UserError
+from harness.core.errors import UserError, show
 
 NAME = "recording.jsonl"
 SCHEMA = 1
@@ -78,7 +78,7 @@ def read_recording(path: Path) -> Recording:
         raise RecordingError(f"{path}: cannot be read: {error}") from error
     try:
         values = [json.loads(line) for line in lines]
-    except ValueError:
+    except (ValueError, RecursionError):
         values = []
     end = values[-1].get("end") if values and isinstance(values[-1], dict) else None
     if end is None or end != len(values) - 2:
@@ -87,6 +87,10 @@ def read_recording(path: Path) -> Recording:
     if not isinstance(head, dict) or head.get("schema") != SCHEMA:
         found = head.get("schema") if isinstance(head, dict) else None
         raise RecordingError(f"{path}: not a recording that this version reads (schema {found!r}, here {SCHEMA})")
+    for key in ("workers", "bindings"):
+        names = head.get(key, {})
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+            raise RecordingError(f"{path}: {key} = {show(names)} names no workers; was the file edited?")
     return Recording(_events(values[1:-1], str(path)), head)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.core.axes import AXES, Value, axis_named, coerce
+from harness.core.errors import MatrixError, show
 
 MAX_ID = 150
 """Longest id, in characters: a trial's folder adds to it and must stay below the 255 bytes of a file name."""
@@ -87,8 +88,10 @@ class Scenario:
         """The scenario with these values and defaults for the axes that are missing.
 
         Raises:
-            MatrixError: an unknown axis, or a value that its axis does not take.
+            MatrixError: an unknown axis, or a value that its axis does not take; no table at all.
         """
+        if not isinstance(values, Mapping):
+            raise MatrixError(f"scenario = {show(values)} is no table of axes and values")
         checked = {name: coerce(name, value) for name, value in values.items()}
         return dataclasses.replace(cls(), **checked)  # type: ignore[arg-type]
 

@@ -37,11 +37,18 @@ class Signature:
     errors   regular expressions over "Type: message" of an exception, any one of them
     frames   functions that the traceback of that exception goes through, as in `ThreadPattern.frames`; () for any
     threads  for a dump of stacks: each must be matched by a thread of its own; () when it leaves nothing in a dump
+    tracer   functions on the stack of the thread that traced meanwhile, which tell it from hazards with the same message; ()
+             when that stack tells nothing
+    unless   functions that do not stand outside of `tracer` on that stack
+    unseen   what tells it from others and is on no stack, in words; "" for nothing
     """
 
     errors: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
     threads: tuple[ThreadPattern, ...] = ()
+    tracer: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    unseen: str = ""
 
     def __post_init__(self) -> None:
         for text in self.errors:

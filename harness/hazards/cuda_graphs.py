@@ -149,7 +149,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("cudagraph_tls",)),
         ),
         reference=("pytorch/pytorch#123177", "pytorch/pytorch#184357"),
-        found={"2.11 on an H200": "3/3, counterfactual 0/3"},
+        found={"2.11": "3/3, counterfactual 0/3 (NVIDIA H200)"},
     ),
     Hazard(
         id="cudagraph-pool",
@@ -173,7 +173,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _BEFORE_CAPTURE,
             _POOL,
         ),
-        found={"2.11 on an H200": "3/3 (capture invalidated), counterfactual 0/3"},
+        found={"2.11": "3/3 (capture invalidated), counterfactual 0/3 (NVIDIA H200)"},
     ),
     Hazard(
         id="cudagraph-overwritten",
@@ -194,7 +194,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("cudagraph_overwritten",)),
         ),
         elsewhere="a drafter uses the results of its attention within its own step; there this hazard is cudagraph-pool",
-        found={"2.11 on an H200": "harmless 6/6: the order happened, the effect did not"},
+        found={"2.11": "harmless 6/6: the order happened, the effect did not (NVIDIA H200)"},
     ),
     Hazard(
         id="capture-invalidated",
@@ -221,7 +221,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         elsewhere="the pipeline captures nothing by hand, and CUDA-graph trees capture in the mode thread_local",
         reference=("pytorch/pytorch#107407",),
-        found={"2.11 on an H200": "20/20, counterfactual 0/20"},
+        found={"2.11": "20/20, counterfactual 0/20 (NVIDIA H200)"},
     ),
     Hazard(
         id="autotuner-first-launch",
@@ -247,6 +247,6 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         elsewhere="the pipeline launches no autotuned kernel of its own, and inductor tunes its kernels while it compiles",
         reference=("pytorch/pytorch#198257", "triton-lang/triton#11494"),
-        found={"2.11 on an H200": "20/20, counterfactual 0/20"},
+        found={"2.11": "20/20, counterfactual 0/20 (NVIDIA H200)"},
     ),
 )

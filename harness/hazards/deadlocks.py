@@ -165,7 +165,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _compile_lock("drafter", "drafter", "region.forward.enter"),
             _DEADLOCK,
         ),
-        found={"2.11 on an H200": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3"},
+        found={"2.11": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)"},
     ),
     Hazard(
         id="user-lock-engine-deadlock",
@@ -214,6 +214,6 @@ HAZARDS: tuple[Hazard, ...] = (
             _RECOMPUTE_IN_THE_PIPELINE,
             _DEADLOCK,
         ),
-        found={"2.11 on an H200": "in the pipeline 3/3, counterfactual 0/3"},
+        found={"2.11": "in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)"},
     ),
 )

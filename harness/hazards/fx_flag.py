@@ -6,6 +6,8 @@ an operator that runs without a compile.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.core.case import Case
 from harness.core.endings import Effect
 from harness.core.plan import Counterfactual, Gate, Plan, Step
@@ -15,6 +17,26 @@ from harness.hazards.base import Hazard, Signature
 FX_ERROR = Effect(labels=("fx_error",))
 MESSAGE = r"Detected that you are using FX to symbolically trace a dynamo-optimized function"
 _REFUSED = Signature(errors=(rf"RuntimeError: {MESSAGE}",), frames=("eval_frame.py:compile_wrapper|eval_frame.py:_fn",))
+_TRACE = "fx/_symbolic_trace.py:trace"
+_LOWERS = replace(
+    _REFUSED,
+    tracer=(
+        "runtime_wrappers.py:_backward_impl|runtime_wrappers.py:backward",
+        "compile_fx.py:compile_fx_backward|compile_fx.py:bw_compiler|common.py:_wrapped_bw_compiler",
+        _TRACE,
+    ),
+    unless=(_TRACE,),
+)
+_UNCOMPILED = replace(
+    _REFUSED,
+    tracer=("_ops.py:dispatch|_higher_order_ops/flex_attention.py:create_fw_bw_graph", _TRACE),
+    unless=("convert_frame.py:_compile", "compile_fx.py:compile_fx", _TRACE),
+)
+_UNLOCKED = replace(
+    _REFUSED,
+    tracer=("convert_frame.py:_compile", _TRACE),
+    unseen="whether the first steps run under a lock, and the thread that was refused had its own behind it",
+)
 _REPORTS = ("pytorch/pytorch#126024", "pytorch/pytorch#138282", "pytorch/pytorch#168999")
 
 
@@ -185,7 +207,7 @@ HAZARDS: tuple[Hazard, ...] = (
         effect="as fx-flag-collision; on 2.13 too, where a compile's own trace is hidden from other threads and this is not",
         remedy="Count the first backward as part of the first compile: a lock or a warm-up that ends with the forward is too "
         "short. Otherwise as for fx-flag-collision.",
-        signature=_REFUSED,
+        signature=_LOWERS,
         program=program_case(
             "fx-flag-collision-backward",
             "the first backward of a compiled function meets a compiled call",
@@ -218,7 +240,7 @@ HAZARDS: tuple[Hazard, ...] = (
         "past the recompile limit each such call is a new window",
         remedy="Compile attention in every thread, and see that it stays compiled: no recompile limit that is reached, "
         "dynamic shapes or few static ones. Uncompiled attention is no safe control experiment.",
-        signature=_REFUSED,
+        signature=_UNCOMPILED,
         program=program_case(
             "fx-flag-collision-eager", "uncompiled flex_attention meets a compiled call", "fx_flag:EagerFlex", _EAGER
         ),
@@ -247,7 +269,7 @@ HAZARDS: tuple[Hazard, ...] = (
         effect='B raises "Detected that you are using FX…" in spite of a lock around every whole first step',
         remedy="Let nobody go on until all are warm (warmup_barrier), or let a step that compiles exclude all others "
         "(compile_gate). It takes a second compile, so one static shape, one device and one code object for all avoid it too.",
-        signature=_REFUSED,
+        signature=_UNLOCKED,
         program=program_case(
             "first-step-hole",
             "two static shapes, a lock around each first step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,15 @@ from harness.report.wording import ASCII, UNICODE, plural
 
 @dataclass(frozen=True)
 class At:
-    """The torch at hand: its version or None, CUDA devices it can use, and the interpreter that was asked."""
+    """The torch at hand: its version or None, CUDA devices it can use, and the interpreter that was asked.
+
+    `option` is what was given to `--python`, so that the commands shown are for the same torch.
+    """
 
     torch: str | None
     cuda: int
     python: str
+    option: str = ""
 
     def why_not(self, hazard: Hazard) -> str:
         """Why the hazard cannot happen here; "" when it can."""
@@ -71,7 +76,7 @@ def hazard_whole_json(hazard: Hazard, at: At) -> dict[str, Any]:
                 for pattern in signature.threads
             ],
         },
-        "commands": [command for command, _ in _commands(hazard)],
+        "commands": [command for command, _ in _commands(hazard, at)],
     }
 
 
@@ -137,7 +142,10 @@ def print_hazard(console: Console, hazard: Hazard, at: At) -> None:
         _title(console, "What was found")
         _facts(console, [(f"torch {version}", text) for version, text in hazard.found.items()])
     _title(console, "Commands")
-    for command, why in _commands(hazard):
+    if why_not and at.torch is not None:
+        _paragraph(console, f"none: it cannot happen here ({why_not})")
+        return
+    for command, why in _commands(hazard, at):
         console.print(Text(f"  {command}"), soft_wrap=True)
         console.print(Padding(Text(why, style="dim"), (0, 0, 0, 6)))
 
@@ -159,11 +167,16 @@ def _case(console: Console, title: str, case: Case, *, same: bool = False) -> No
             _paragraph(console, line, 4)
 
 
-def _commands(hazard: Hazard) -> Iterator[tuple[str, str]]:
-    yield f"harness reproduce {hazard.id}", "makes it happen, and prints who was where"
+def _commands(hazard: Hazard, at: At) -> Iterator[tuple[str, str]]:
+    """(the command, what it does); nothing where the hazard is known not to happen."""
+    if at.torch is not None and at.why_not(hazard):
+        return
+    python = f" --python {shlex.quote(at.option)}" if at.option else ""
+    yield f"harness reproduce {hazard.id}{python}", "makes it happen, and prints who was where"
     if hazard.pipeline is not None:
-        yield f"harness reproduce {hazard.id} --in pipeline", "the same in the training pipeline"
-        yield f"harness reproduce {hazard.id} --lock compile_gate", "can it still happen under a lock strategy?"
+        yield f"harness reproduce {hazard.id} --in pipeline{python}", "the same in the training pipeline"
+        lock = f"harness reproduce {hazard.id} --lock compile_gate{python}"
+        yield lock, "can it still happen under a lock strategy?"
 
 
 def _title(console: Console, text: str) -> None:

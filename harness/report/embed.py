@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness.control.request import Row
-from harness.control.rundir import TRIALS
 from harness.core.eventfile import LINES_NAME
 from harness.core.outcome import OK
 from harness.report import pack
@@ -18,6 +16,7 @@ from harness.report.evidence import BYTES as STACK_BYTES
 from harness.report.grid import choose_axes, varying
 from harness.report.rundata import RunData
 from harness.report.scenarios import MARKS, ScenarioView
+from harness.report.source import Source
 from harness.report.spans import Story, tell
 from harness.report.text import clip
 from harness.report.timeline import columns, thinned
@@ -61,14 +60,14 @@ class _Logs:
     """Reads event logs as long as there is room for them."""
 
     def __init__(self, data: RunData) -> None:
-        self.folder = data.source.path / TRIALS
+        self.source = data.source
         self.events = data.source.events
         self.left = ALL_LOG_BYTES
         self.count = 0
 
     def story(self, row: Row) -> tuple[Story | None, str]:
         """What the log tells, or None and why not."""
-        size = _size(self.folder, row["trial"])
+        size = _size(self.source, row["trial"])
         if size is None:
             return None, "the run folder holds no event log of this trial"
         if size > min(MOST_LOG_BYTES, self.left) or self.count >= MOST_TIMELINES:
@@ -118,7 +117,7 @@ def embed_trial(data: RunData, row: Row) -> Embedded:
     """One trial alone, with its timeline whatever its size."""
     logs, blocks = _Logs(data), _Blocks(OWN_BYTES, OWN_BYTES)
     story, why = (None, "the run folder holds no event log of this trial")
-    if _size(logs.folder, row["trial"]) is not None:
+    if _size(logs.source, row["trial"]) is not None:
         story, why = logs.read(row), ""
     blocks.add(row["trial"], detail(row, places_of(data), story), story, why)
     blocks.close()
@@ -219,13 +218,11 @@ def _trials(views: Sequence[ScenarioView], seen: dict[str, Seen]) -> list[Any]:
     return found
 
 
-def _size(folder: Path, trial: str) -> int | None:
-    """Bytes of a trial's event log; None without one, or for an id that leaves the folder."""
-    if not trial or trial in (".", "..") or "/" in trial or "\0" in trial:
-        return None
+def _size(source: Source, trial: str) -> int | None:
+    """Bytes of a trial's event log; None without one, or for one that lies outside of the run folder."""
     try:
-        path = folder / trial / LINES_NAME
-        return path.stat().st_size if path.is_file() else None
+        path = source.trial_path(trial, LINES_NAME)
+        return None if path is None else path.stat().st_size
     except (OSError, ValueError):
         return None
 

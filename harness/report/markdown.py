@@ -14,6 +14,7 @@ from harness.report.expectations import MARKS as STANDING_MARKS
 from harness.report.page import Page
 from harness.report.rundata import RunData
 from harness.report.text import clip, one_line, visible
+from harness.report.whole_frames import MOST_TIMES, whole_frames
 
 MOST_ROWS = 100
 MOST_EXAMPLES = 5
@@ -48,6 +49,11 @@ def block(text: str, longest: int = LONGEST_STACK, language: str = "") -> str:
     text = visible(clip(text.rstrip(), longest, tail=0.75))
     fence = fence_for(text)
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def stack_block(text: str, longest: int) -> str:
+    """A stack as a fenced block, cut by whole frames."""
+    return block(whole_frames(text.rstrip(), longest), MOST_TIMES * longest + 200)
 
 
 def fence_for(text: str) -> str:
@@ -152,7 +158,7 @@ def _examples(title: str, examples: Sequence[Example]) -> list[str]:
         lines += [plain(one.message, 500), ""] if one.message else []
         lines += [plain(one.who, 500), ""] if one.who else []
         for stack in one.stacks:
-            lines += [f"{plain(stack.title)}:", "", block(stack.text), ""]
+            lines += [f"{plain(stack.title)}:", "", stack_block(stack.text, LONGEST_STACK), ""]
     if len(examples) > MOST_EXAMPLES:
         lines += [f"and {len(examples) - MOST_EXAMPLES:,} more kinds", ""]
     return [f"### {title}", "", *lines] if lines else []

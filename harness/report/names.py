@@ -26,3 +26,11 @@ def left_out(scenarios: Sequence[Mapping[str, Any]], varying: Sequence[str]) -> 
         for axis in varying[1:]
         if any(scenario[axis] == BY_NAME[axis].default for scenario in scenarios)
     )
+
+
+def fit(name: str, width: int) -> str:
+    """The name in at most `width` columns: what is too much is left out of its middle, for both ends tell names apart."""
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 3
+    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.analysis.intervals import CONFIDENCE, P_MIN, trials_for_safe
+from harness.control.bisect_question import QUESTION
 from harness.report import facts
 from harness.report.answer import Answer, answer
 from harness.report.charts import Charts, charts_of
@@ -21,6 +22,7 @@ from harness.report.rundata import RunData
 from harness.report.scenarios import MARKS, WORDS, ScenarioView, most_telling, scenario_views
 from harness.report.speed import STRATEGY, SpeedGroup, speed_groups
 from harness.report.text import one_line
+from harness.report.trial_events import read_document
 from harness.report.unseen import Reason, blind_probes, incomplete, oracles, skipped
 from harness.report.wording import percent, plural
 
@@ -209,7 +211,9 @@ def _commands(data: RunData) -> tuple[tuple[str, str], ...]:
     found = [("This run was made by", facts.typed(data.environment))]
     folder = shlex.quote(data.run_dir)
     if data.not_run or any("interrupted" in item.outcomes for item in data.summary.scenarios):
-        found.append(("Go on with it", f"harness run --resume --out {folder}"))
+        bisected = read_document(data.source.path / QUESTION).get("what")
+        command = f"bisect {shlex.quote(bisected)}" if isinstance(bisected, str) else "run"
+        found.append(("Go on with it", f"harness {command} --resume --out {folder}"))
     if any(item.verdict == "undecided" and not item.skipped for item in data.summary.scenarios):
         more = f"harness run --resume --out {folder} --repeats {trials_for_safe()}"
         found.append((f"Run each scenario {trials_for_safe()} times, which decides what is undecided", more))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from harness.analysis.explain import Match
@@ -10,6 +11,9 @@ from harness.core.stuck.views import MOST_TOLD, ThreadView
 
 FRAMES = 12  # of a stack, shown; the JSON has all
 NATIVE = 3
+_FINDING = textwrap.TextWrapper(  # names and paths are not broken
+    80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+)
 
 
 def process_text(dump: ProcessDump, *, stacks: bool = True) -> str:
@@ -24,7 +28,9 @@ def process_text(dump: ProcessDump, *, stacks: bool = True) -> str:
         if dump.record.told:
             lines.append(f"  its watchdog says: {dump.record.told}")
     findings = dump.diagnosis.findings
-    lines += [f"  {_KINDS[finding.kind]}: {finding.text}" for finding in findings[:MOST_TOLD]]
+    for finding in findings[:MOST_TOLD]:
+        said = f"{_KINDS[finding.kind]}: {finding.text}"
+        lines += _FINDING.wrap(said)
     if len(findings) > MOST_TOLD:
         lines.append(f"  and {len(findings) - MOST_TOLD} more, see --json")
     for found in dump.hazards:

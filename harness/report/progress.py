@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Mapping
@@ -18,8 +19,10 @@ from rich.text import Text
 from harness.core.outcome import is_failure
 from harness.report import wording
 from harness.report.live import Standings
+from harness.report.names import fit
 
 PLAIN_EVERY_S = 10.0
+WIDTH = 80  # columns of a line in a log; the whole of what is shortened is in results.jsonl
 MOST_RUNNING = 8
 
 
@@ -107,13 +110,16 @@ class PlainProgress(Progress):
     def started(self, request: Started) -> None:
         super().started(request)
         if self._every:
-            self._say(f"start {request.trial_id}")
+            self._say(f"start {fit(request.trial_id, WIDTH - 6)}")
 
     def ended(self, row: Mapping[str, Any]) -> None:
         super().ended(row)
         if self._every or row["outcome"] not in ("ok", "skipped"):
-            reason = f" ({row['reason']})" if row.get("reason") else ""
-            self._say(f"{row['outcome']} {row['trial']} {row.get('wall_s') or 0:.1f} s{reason}")
+            took = f"{row.get('wall_s') or 0:.1f} s"
+            left = WIDTH - len(row["outcome"]) - len(took) - 2
+            self._say(f"{row['outcome']} {fit(row['trial'], left)} {took}")
+            if row.get("reason"):
+                self._say(f"  {textwrap.shorten(row['reason'], WIDTH - 2, placeholder=' …')}")
         if self.clock() - self._said >= PLAIN_EVERY_S:
             self._said = self.clock()
             self._say(self.counts())
@@ -163,7 +169,7 @@ class LiveProgress(Progress):
         failed = row["outcome"] not in ("ok", "skipped")
         if failed or self._every:
             line = Text(f"{row['outcome']} ", style="red" if failed else "green")
-            line.append(str(row["trial"]), style="default")
+            line.append(fit(str(row["trial"]), max(20, self._console.width - len(line))), style="default")
             self._console.print(line)
 
     def note(self, text: str) -> None:
@@ -185,9 +191,8 @@ class LiveProgress(Progress):
                 lines.append(Text("starting the interpreter of the trials, which imports torch", style="dim"))
             now = self.clock()
             for name, since in list(self.running.items())[:MOST_RUNNING]:
-                line = Text(f"  {wording.duration(now - since):>6} {name}", style="dim", no_wrap=True)
-                line.truncate(max(20, self._console.width - 1), overflow="ellipsis")
-                lines.append(line)
+                shown = fit(name, max(20, self._console.width - 10))
+                lines.append(Text(f"  {wording.duration(now - since):>6} {shown}", style="dim", no_wrap=True))
             table = self._standings.table(self._console.height - len(lines) - 1)
             return Group(*lines, *([table] if table else []))
 

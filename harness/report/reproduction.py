@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Console
 from rich.text import Text
 
@@ -27,15 +29,16 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
             console.print(Text(event), soft_wrap=True)
         for error in found.row.get("errors", ())[:1]:
             first = str(error["message"]).strip().splitlines()[0] if error["message"] else ""
-            console.print(Text(f"then {error['worker'] or error['thread']}: {error['type']}: {first}"), soft_wrap=True)
+            said = f"then {error['worker'] or error['thread']}: {error['type']}: {first}"
+            console.print(Text(textwrap.shorten(said, console.width, placeholder=" …")))
         if found.row.get("reason"):
-            console.print(Text(f"then {found.row['reason']}"), soft_wrap=True)
+            console.print(Text(textwrap.shorten(f"then {found.row['reason']}", console.width, placeholder=" …")))
     else:
-        console.print(Text(f"{found.ending.name}: {ENDINGS[found.ending.name]}"), soft_wrap=True)
+        console.print(Text(f"{found.ending.name}: {ENDINGS[found.ending.name]}"))
         if found.ending.reason:
-            console.print(Text(found.ending.reason), soft_wrap=True)
+            console.print(Text(found.ending.reason))
         if told.get("lock"):
-            console.print(Text(f"the lock: {told['lock']}, held by {told['holder']}"), soft_wrap=True)
+            console.print(Text(f"the lock: {told['lock']}, held by {told['holder']}"))
         tried = "binding" if found.tried == 1 else "bindings"
         console.print(Text(f"tried: {found.tried} {tried} of the roles, the first {OCCURRENCES} occurrences in each"))
     console.print(Text(f"trial: {found.trial}"), soft_wrap=True)

@@ -14,6 +14,7 @@ from harness.control.rundir import TRIALS, is_run_folder
 from harness.core.errors import RunFolderError, UserError, nearest
 from harness.core.eventfile import LINES_NAME
 from harness.core.matrix import Matrix, parse_matrix
+from harness.report.inside import is_inside, is_trial_name
 from harness.report.sound import Sounder, UnsoundError
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -55,13 +56,14 @@ class Source:
         self.path = path
         self.damage = Damage()
         self._notes: list[str] = []
+        self._outside: dict[str, None] = {}  # files that are links out of the run folder
         self.environment = self._environment()
         self.matrix = self._matrix()
 
     @property
     def notes(self) -> list[str]:
         """What was left out so far, a sentence each."""
-        return [*self._notes, *self.damage.sentences()]
+        return [*self._notes, *self._links(), *self.damage.sentences()]
 
     def rows(self) -> Iterator[Row]:
         """The rows, sound, one a trial, in file order; of an interrupted trial's rows the one that counts.
@@ -84,11 +86,9 @@ class Source:
 
     def trial_file(self, trial: str, name: str, longest: int, end: bool = False) -> str:
         """The first (or last) `longest` bytes of a file of a trial as text; "" when there is none."""
-        if not trial or trial in (".", "..") or "/" in trial or "\0" in trial:
-            return ""  # a name that leaves the folder was not written by a run
-        path = self.path / TRIALS / trial / name
         try:
-            if not path.is_file():
+            path = self.trial_path(trial, name)
+            if path is None:
                 return ""
             with open(path, "rb") as stream:
                 size = path.stat().st_size
@@ -101,11 +101,29 @@ class Source:
         cut = f"[… {size - longest:,} bytes left out …]" if size > longest else ""
         return "\n".join(filter(None, [cut, text] if end else [text, cut]))
 
+    def trial_path(self, trial: str, name: str) -> Path | None:
+        """A file of a trial; None without one, and, with a note, where a link leads out of the run folder.
+
+        Raises OSError, ValueError: it cannot be looked at.
+        """
+        if not is_trial_name(trial):
+            return None
+        path = self.path / TRIALS / trial / name
+        if not path.is_file():
+            return None
+        if is_inside(path, self.path):
+            return path
+        self._outside[f"{TRIALS}/{trial}/{name}"] = None
+        return None
+
     def events(self, trial: str) -> Iterator[dict[str, Any]]:
         """The events of a trial, as far as its log is whole; what is damaged is left out, and said."""
         lost = 0
         try:
-            with open(self.path / TRIALS / trial / LINES_NAME, "rb") as file:
+            path = self.trial_path(trial, LINES_NAME)
+            if path is None:
+                return
+            with open(path, "rb") as file:
                 while line := file.readline(LONGEST_EVENT):
                     event = _event(line)
                     if event is not None:
@@ -117,6 +135,14 @@ class Source:
         if lost:
             said = "line that is" if lost == 1 else "lines that are"
             self._notes.append(f"{TRIALS}/{trial}/{LINES_NAME}: {lost:,} {said} no event; left out.")
+
+    def _links(self) -> list[str]:
+        """The sentence about files that lie elsewhere, if there are any."""
+        if not self._outside:
+            return []
+        first = list(self._outside)[:5]
+        more = f" and {len(self._outside) - len(first)} more" if len(self._outside) > len(first) else ""
+        return [f"{', '.join(first)}{more}: links that lead out of the run folder; left out."]
 
     def _lines(self, *, said: bool) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """(line number, offset, row); with `said`, what is no row is noted."""

@@ -35,7 +35,7 @@ def print_run(console: Console, view: RunView) -> None:
     signs = wording.UNICODE if console.encoding.lower().startswith("utf") else wording.ASCII
     console.print(_title(view))
     console.print(run_table(view, signs))
-    console.print(_legend(view))
+    console.print(_legend(view, signs))
     for title, body in (
         ("Not as expected", _unexpected(view)),
         ("Errors", _errors(view)),
@@ -83,11 +83,14 @@ def _title(view: RunView) -> Text:
     return text
 
 
-def _legend(view: RunView) -> Text:
+def _legend(view: RunView, signs: wording.Signs) -> Text:
     said = (
         "verdict: failures/trials (bound on the failure rate at 95 %). FX, dense: errors and "
-        "calls, all trials. start: s until all drafters are warm. tok/s: once they are."
+        "calls, all trials. start: s until all drafters are warm. tok/s: once they are. "
+        f"{signs.none}: not measured."
     )
+    if any(view.judgements.values()):
+        said += f" {signs.met} {signs.broken}: as expected or not; no mark: nothing expected, or nothing to judge by."
     unsaid = left_out([item.scenario for item in view.summary.scenarios], view.varying)
     return Text(said + (f" Not named: {unsaid}." if unsaid else ""), style="dim")
 
@@ -201,6 +204,8 @@ def _next(view: RunView) -> list[RenderableType]:
     witness = next((group for group in view.summary.errors if not group.only_consequences), None)
     if witness:
         lines += _advice("evidence of a failure:", f"{view.run_dir}/trials/{witness.witness_trial}/")
+    if view.report:
+        lines += _advice("the report, for a browser:", view.report)
     lines += _advice("all rows:", f"{view.run_dir}/results.jsonl")
     return lines
 

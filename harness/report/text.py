@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from harness.analysis.paths import shorten
+from harness.report.whole_frames import whole_frames
 
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
@@ -61,10 +62,10 @@ def one_line(text: str, longest: int) -> str:
 
 
 def stack(text: str, longest: int) -> str:
-    """A stack as people read it: the innermost frames kept whole, no lines of `^^^^`, paths from the package on."""
+    """A stack as people read it: no lines of `^^^^`, paths from the package on; too long, it is cut as `whole_frames` does."""
     text = shorten(_MARKERS.sub("", text))
     lines = (line if len(line) <= LONGEST_LINE else clip(line, LONGEST_LINE) for line in text.rstrip().split("\n"))
-    return clip("\n".join(lines), longest, tail=0.75)
+    return whole_frames("\n".join(lines), longest)
 
 
 def innermost(text: str) -> str:

@@ -11,6 +11,7 @@ from harness.control.request import Row
 from harness.control.results import ENVIRONMENT
 from harness.control.rundir import TRIALS, is_run_folder
 from harness.core.errors import RunFolderError
+from harness.report.inside import is_own
 from harness.report.sound import Sounder, UnsoundError
 from harness.report.source import open_source
 from harness.report.trial_events import RESULT, SPEC, Event, check_trial_folder, read_document, read_trial_events
@@ -88,6 +89,8 @@ def _from_result(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any
 
 
 def _text(path: Path) -> str:
+    if not is_own(path):  # a link to a file that is not of the run
+        return ""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(LONGEST_STACKS)

@@ -16,8 +16,8 @@ from harness.report.wording import plural
 class RunView:
     """A finished or interrupted run, ready to be shown.
 
-    `where` names the machine, `run_dir` and `resume` (the command that continues) are as a user would type
-    them; `names` maps scenario ids to short names.
+    `where` names the machine; `run_dir`, `resume` (the command that continues) and `report` (the page, "" when there is
+    none) are as a user would type them; `names` maps scenario ids to short names.
     """
 
     matrix: str
@@ -30,6 +30,7 @@ class RunView:
     interrupted: bool = False
     verbose: bool = False
     resume: str = ""
+    report: str = ""
     names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -223,7 +223,7 @@ def _unseen(row: Row, facts: Mapping[str, Any]) -> list[Told]:
     if events.get("windows_lost"):
         found.append(Told(False, "events", f"{plural(events['windows_lost'], 'unusual window')} found no place"))
     if events.get("dropped"):
-        text = f"{sum(events['dropped'].values()):,} events found no place: too many threads at a time"
+        text = f"{sum(events['dropped'].values()):,} events found no place: too many threads at a time, or a full disk"
         found.append(Told(False, "events", text))
     if facts.get("children_unseen"):
         text = f"it forked {_many(facts['children_unseen'], 'child', 'children')}; --follow watches them, too"

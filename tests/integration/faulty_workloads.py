@@ -55,6 +55,16 @@ class FailsInSetup(_OneWorker):
         raise FileNotFoundError("no such model: planted")
 
 
+class NoWorkers(_OneWorker):
+    def workers(self) -> list[Worker]:
+        return None  # type: ignore[return-value]
+
+
+class FailsInWorkers(_OneWorker):
+    def workers(self) -> list[Worker]:
+        raise ValueError("planted: no workers today")
+
+
 class FailsToImport:
     def __init__(self) -> None:
         import a_module_that_is_not_there  # noqa: F401

@@ -97,6 +97,14 @@ def test_a_setup_that_raises_is_no_fault_of_the_subject(executor: LocalExecutor,
     assert "FailsInSetup" in row["errors"][0]["traceback"] or "setup" in row["errors"][0]["traceback"]
 
 
+def test_a_workload_without_workers_is_no_fault_of_the_subject(executor: LocalExecutor, tmp_path: Path) -> None:
+    rows = run(executor, request_for(tmp_path, "NoWorkers"), request_for(tmp_path, "FailsInWorkers"))
+    for name, text in (("NoWorkers", "gave None, which is no Worker"), ("FailsInWorkers", "no workers today")):
+        assert rows[name]["outcomes"] == ["setup_error"]
+        assert text in rows[name]["reason"]
+        assert "workers" in rows[name]["errors"][0]["traceback"]
+
+
 def test_an_import_that_fails_is_a_setup_error(executor: LocalExecutor, tmp_path: Path) -> None:
     row = run(executor, request_for(tmp_path, "FailsToImport"))["FailsToImport"]
     assert row["outcomes"] == ["setup_error"]

@@ -101,3 +101,13 @@ def test_the_same_data_say_the_same() -> None:
 def test_a_ratio_is_for_positive_values() -> None:
     with pytest.raises(ValueError, match="positive"):
         ratio_interval([1.0] * 5, [1.0, 0.0, 1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("count", [1_029, 1_030, 5_000])
+def test_as_many_values_as_there_are_have_an_interval(count: int) -> None:
+    """By the normal approximation the ranks lie 0.98·√n on either side of the middle."""
+    found = median_interval([float(number) for number in range(count)])
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.high - found.low) / 2 == pytest.approx(0.98 * math.sqrt(count), abs=2)

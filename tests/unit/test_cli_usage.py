@@ -12,6 +12,7 @@ import pytest
 from fake_runs import MATRIX
 
 from harness import cli
+from harness.core.lockspec import NAMES
 
 ROOT = Path(cli.__file__).parents[1]
 HEAVY = ("torch", "pandas", "scipy", "plotly", "numpy", "rich", "jinja2")
@@ -70,6 +71,11 @@ def test_help_names_every_command() -> None:
         assert f"\n  {name} " in text
 
 
+def test_the_help_of_run_names_every_lock_strategy() -> None:
+    words = harness("run", "--help").stdout.replace(",", " ").split()
+    assert not set(NAMES) - set(words)
+
+
 def test_bare_harness_shows_help() -> None:
     assert harness().stdout == harness("--help").stdout
 
@@ -93,6 +99,10 @@ def test_bare_harness_shows_help() -> None:
         (["run", "--python", "no-such-python"], ["--python no-such-python"]),
         (["run", "--python", "/bin/ls"], ["--python /bin/ls"]),
         (["run", "--executor", "lcoal"], ["lcoal", "local"]),
+        (["run", "--only", "lock=evry"], ['no lock strategy is called "evry"; nearest: every_step', "harness run --help"]),
+        (["reprodce"], ["No such command 'reprodce' (did you mean 'reproduce'?); see harness --help"]),
+        (["reproduce", "x", "--in", "pipelin"], ["'--in': 'pipelin' is not one of"]),
+        (["report", "--markdown"], ["requires an argument; see harness report --help"]),
         (["run", "--resume"], ["reports/latest", "--out"]),
         (["run", "--resume", "--out", "typo"], ["typo is no run folder", "nothing to resume", "--out"]),
         (["run", "--resume", "--out", "."], [". holds no run to resume", "leave out --resume"]),
@@ -123,6 +133,27 @@ def test_a_bad_matrix_is_named(fails: Callable[..., str], tmp_path: Path, text: 
         said = fails(command, "bad.toml")
         for word in words:
             assert word in said
+
+
+@pytest.mark.parametrize("key", ["data", "target_model", "drafter_model", "tokenizer"])
+def test_a_path_of_the_pipeline_that_is_not_there_is_named(fails: Callable[..., str], tmp_path: Path, key: str) -> None:
+    (tmp_path / "chats.jsonl").write_text("{}")
+    (tmp_path / "m.toml").write_text(f'schema = 1\n[axes]\nlock = ["none"]\n[pipeline]\n{key} = "chat.jsonl"\n')
+    for command in ("run", "list"):
+        said = fails(command, "m.toml")
+        kind = "file or folder" if key == "data" else "folder"
+        assert f'm.toml: [pipeline] key "{key}": no {kind} "chat.jsonl" (did you mean "chats.jsonl"?)' in said
+        assert f"looked up from {tmp_path}" in said
+
+
+def test_paths_that_are_there_and_other_workloads_pass(tmp_path: Path) -> None:
+    (tmp_path / "chats.jsonl").write_text("{}")
+    lines = 'data = "chats.jsonl"\ntarget_model = "."\ntokenizer = "bytes"\n'
+    (tmp_path / "m.toml").write_text(f'schema = 1\n[axes]\nlock = ["none"]\n[pipeline]\n{lines}')
+    assert harness("list", "m.toml", cwd=tmp_path).returncode == 0
+    own = 'schema = 1\n[axes]\nworkload = ["my:Own"]\n[pipeline]\ndata = "elsewhere"\n'
+    (tmp_path / "m.toml").write_text(own)
+    assert harness("list", "m.toml", cwd=tmp_path).returncode == 0
 
 
 def test_an_unwritable_folder_is_named(fails: Callable[..., str], tmp_path: Path) -> None:

@@ -84,14 +84,33 @@ def test_one_whole() -> None:
     for words in (
         "the title of old-one", "it cannot happen here", "the window", "the access", "the effect", "the remedy",
         "pytorch/pytorch#1", "x:Y with drafters=2", "not there: it has none", "torch 2.11", "20/20",
-        "harness reproduce old-one",
     ):  # fmt: skip
         assert words in text
+    text = shown(lambda console: print_hazard(console, ANY, HERE))
+    assert "harness reproduce any-one\n" in text
     assert "--in pipeline" not in text
-    both = replace(OLD, pipeline=OLD.program, elsewhere="")
+    both = replace(ANY, pipeline=ANY.program, elsewhere="")
     text = shown(lambda console: print_hazard(console, both, HERE))
-    assert "harness reproduce old-one --in pipeline" in text
+    assert "harness reproduce any-one --in pipeline" in text
     assert "the same plan" in text
+
+
+def test_what_cannot_happen_has_no_commands_but_says_why() -> None:
+    text = shown(lambda console: print_hazard(console, OLD, HERE))
+    assert "none: it cannot happen here (torch 2.13.0+cpu is not <2.12)" in text
+    assert "harness reproduce" not in text
+    assert hazard_whole_json(OLD, HERE)["commands"] == []
+    assert hazard_whole_json(OLD, At(None, 0, "py"))["commands"] == ["harness reproduce old-one"]
+
+
+def test_commands_are_for_the_interpreter_that_was_named() -> None:
+    other = replace(HERE, option="/opt/my python")
+    both = replace(ANY, pipeline=ANY.program, elsewhere="")
+    assert hazard_whole_json(both, other)["commands"] == [
+        "harness reproduce any-one --python '/opt/my python'",
+        "harness reproduce any-one --in pipeline --python '/opt/my python'",
+        "harness reproduce any-one --lock compile_gate --python '/opt/my python'",
+    ]
 
 
 def test_a_plan_in_words() -> None:

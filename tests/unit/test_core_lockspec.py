@@ -66,7 +66,7 @@ def test_a_span_may_run_between_a_region_and_what_contains_it(name: str) -> None
         ("each:mask+mask", "twice"),
         ("span:mask..bakward", '"backward"'),
         ("span:mask", "span:FIRST..LAST"),
-        ("zebra", "known are none, per_call"),
+        ("zebra", "nearest: per_call, per_forward; all of them: harness run --help"),
     ],
 )
 def test_a_bad_name_is_refused_with_a_hint(name: str, hint: str) -> None:

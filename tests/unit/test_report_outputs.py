@@ -116,6 +116,23 @@ def test_csv_is_the_frame_of_trials(capsys: pytest.CaptureFixture[str]) -> None:
     assert [float(one["startup_s"]) for one in rows if one["startup_s"]] == list(frame["startup_s"].dropna())
 
 
+def test_a_dash_is_standard_output_and_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    wide_folder(Path("run"))
+    for option in ("--csv", "--badge"):
+        report(capsys, "run", option, "file")
+        code, out, _ = report(capsys, "run", option, "-")
+        assert (code, out) == (0, Path("file").read_bytes().decode())
+    for arguments, words in (
+        (("--parquet", "-"), "--parquet -: Parquet is binary and needs a file"),
+        (("--csv", "-", "--markdown", "-"), "--markdown and --csv cannot all be written to standard output"),
+        (("--summary", "-"), "- is no run folder; --summary and --json take no file"),
+    ):
+        code, out, err = report(capsys, *(() if "--summary" in arguments else ("run",)), *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert words in err
+    assert not Path("-").exists()
+
+
 def test_csv_keeps_what_the_trials_measured(capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(Path("run"), [row(None, 0, start_s=0.25, steps_ok=7, reason='a,"b"\nc')], matrix=MATRIX)
     report(capsys, "run", "--csv", "t.csv")

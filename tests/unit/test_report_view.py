@@ -272,6 +272,13 @@ def test_commands_say_how_to_go_on(wide: tuple[RunData, Page]) -> None:
     assert f"harness run --resume --out {folder} --repeats 59" in commands.values()
 
 
+def test_a_bisection_goes_on_as_one(tmp_path: Path) -> None:
+    write_folder(tmp_path, [], matrix=LOCK)
+    (tmp_path / "bisect.json").write_text('{"what": "regions"}')
+    data = read_run(tmp_path)
+    assert dict(build_page(data).commands)["Go on with it"] == f"harness bisect regions --resume --out {data.run_dir}"
+
+
 def test_only_what_was_to_run_is_missed(page: Callable[..., Page]) -> None:
     only = {**ENVIRONMENT, "options": {"only": "lock=none or lock=per_call"}}
     found = page([row(NONE)], matrix=LOCK, environment=only)

@@ -143,6 +143,16 @@ def test_an_interrupted_run_says_how_to_go_on() -> None:
     assert "interrupted; continue with\n    harness run --resume --out runs/a\n" in text
 
 
+def test_the_report_is_named_and_the_signs_are_explained() -> None:
+    assert "Next\n" in shown(view())
+    assert "for a browser" not in shown(view())
+    text = shown(view(report="runs/a/report.html"))
+    assert "  the report, for a browser:\n    runs/a/report.html\n" in text
+    legend = " ".join(text.split("verdict: failures")[1].split("\n\n")[0].split())
+    assert "–: not measured. ✓ ✗: as expected or not; no mark: nothing expected" in legend
+    assert "-: not measured. + x: as expected" in " ".join(shown(view(), encoding="ascii").split())
+
+
 def test_an_error_that_only_followed_is_not_listed() -> None:
     error = {**FX_ERROR, "consequence": True, "message": "queue closed"}
     summary = summarise([row(NONE, 0, "hang", errors=[error])])
@@ -224,6 +234,24 @@ def test_a_log_gets_every_trial_when_asked() -> None:
     stream = io.StringIO()
     go_on(PlainProgress(stream, every=True), Clock())
     assert "start default--r0\nok default--r0 2.0 s\n" in stream.getvalue()
+
+
+def test_a_line_of_a_log_has_80_columns_and_both_ends_of_a_name() -> None:
+    stream = io.StringIO()
+    scenario = Scenario(lock="compile_gate", checkpoint="non_reentrant", shapes="per_drafter", warmup="per_device", drafters=3)
+    log = PlainProgress(stream, every=True)
+    log.begin(1, 0)
+    failed = row(scenario, 12, "setup_error", reason="no libfoo " * 30)
+    log.started(Trial(failed["trial"]))
+    log.ended(failed)
+    _, start, end, reason = stream.getvalue().splitlines()
+    assert (len(start), len(end)) == (80, 80)
+    assert start.startswith("start lock=compile_gate,")
+    assert end.startswith("setup_error lock=compile_gate,")
+    assert end.endswith("--r12 2.0 s")
+    assert reason.startswith("  no libfoo no")
+    assert reason.endswith(" …")
+    assert len(reason) <= 80
 
 
 def test_a_reader_that_has_gone_does_not_end_the_run() -> None:

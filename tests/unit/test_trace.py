@@ -229,10 +229,28 @@ def test_a_dead_subject_has_only_the_raw_file(tmp_path: Path, capsys: pytest.Cap
     check(json.loads(out.read_text("utf-8")))
 
 
+@pytest.mark.parametrize("command", ["trace", "upstream", "explain", "minimise"])
+def test_an_id_alone_is_a_trial_of_the_newest_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """What each says of the id is what it says of the folder."""
+    monkeypatch.chdir(tmp_path)
+    trial(Path("reports/quick-1"), [json.dumps(one) for one in COLLISION])
+    Path("reports/latest").symlink_to("quick-1")
+    said = []
+    for name in ("reports/latest/trials/t--r0", "t--r0"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([command, name])
+        said.append((ended.value.code, *capsys.readouterr()))
+    assert said[0] == said[1]
+    assert said[0][0] == (0 if command == "trace" else 2), "this trial has only its events"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "no such trial folder"),
+        (["nowhere"], "no such trial folder; give reports/RUN/trials/ID"),
+        (["t--r1"], 'no such trial folder (did you mean "t--r0"?)'),
         (["run"], "is a run folder; give the folder of one of its trials, for example"),
         (["run/results.jsonl"], "is a file; give the trial's folder"),
         (["."], "is not a trial folder"),
@@ -250,6 +268,7 @@ def test_bad_input_is_one_line(
     monkeypatch.chdir(tmp_path)
     write_folder(Path("run"), [row()])
     trial(Path("run"), [json.dumps(one) for one in COLLISION])
+    trial(Path("reports/latest"), [])
     Path("run/trials/empty").mkdir()
     Path("run/trials/empty/spec.json").write_text("{}")
     code, out, err = trace(capsys, *arguments)

@@ -1,0 +1,23 @@
+"""Which folder a trial on the command line means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LATEST_TRIALS = Path("reports") / "latest" / "trials"
+
+HINT = "give reports/RUN/trials/ID, or the ID of a trial of reports/latest"
+
+
+def find_trial(path: Path) -> Path:
+    """The path itself where it exists; for a bare id the trial of the newest run, if that has one of this name."""
+    if path.exists() or path.name in ("", "..") or path.parent != Path("."):
+        return path
+    newest = LATEST_TRIALS / path.name
+    return newest if newest.is_dir() else path
+
+
+def names_nearby(path: Path) -> list[str]:
+    """What a mistyped path may have meant: its neighbours, and for a bare id the trials of the newest run."""
+    folders = [path.parent, *([LATEST_TRIALS] if path.parent == Path(".") else [])]
+    return [other.name for folder in folders if folder.is_dir() for other in folder.iterdir()]
