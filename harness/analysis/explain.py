@@ -4,7 +4,8 @@
         print(match.hazard.id, *match.roles, match.why)
 
 An exception is enough by its message; stacks are enough only if every pattern of the hazard has a thread of its own. Stacks
-that were cut still fit while what is missing is missing at the cut end and at least half of the pattern is there.
+that were cut still fit while what is missing is missing at the cut end and at least half of the pattern is there. Hazards with
+one message are told apart by the stack of the thread that traced, where a trial has it. A thread that traces itself shows none.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 from harness.analysis.dump_values import Dump, DumpThread, Frame, Raised
 from harness.analysis.frame_patterns import Fit, fit, matches
 from harness.analysis.paths import short_path
+from harness.analysis.self_trace import traces_itself
 from harness.core.versions import parse_specifier
-from harness.hazards.base import Hazard, ThreadPattern
+from harness.hazards.base import Hazard, Signature, ThreadPattern
 
 RAISED = "raised"
 """The role of a thread whose exception matched; the traceback does not say whether it was A or B."""
@@ -54,13 +56,17 @@ class Role:
 
 @dataclass(frozen=True)
 class Match:
-    """A hazard that fits. `why`: what decided, in words; `certain`: nothing had to be supposed."""
+    """A hazard that fits. `why`: what decided, in words; `certain`: nothing had to be supposed.
+
+    `missing`: what would tell it from others with the same message and was not seen, in words; "" for nothing.
+    """
 
     hazard: Hazard
     roles: tuple[Role, ...]
     why: str
     certain: bool = True
     exception: Raised | None = None
+    missing: str = ""
 
 
 def match(dump: Dump, hazards: Sequence[Hazard] | None = None, torch: str = "") -> list[Match]:
@@ -68,6 +74,9 @@ def match(dump: Dump, hazards: Sequence[Hazard] | None = None, torch: str = "") 
 
     hazards  the catalogue; None: all of it
     torch    version of the torch that the dump is of, if known: hazards that it cannot have are left out
+
+    First comes what fits for certain, and of that what most of the evidence speaks for; last comes what only the stack of
+    the thread that traced could tell, when that is not there or is another.
     """
     if hazards is None:
         from harness.hazards import HAZARDS
@@ -75,12 +84,14 @@ def match(dump: Dump, hazards: Sequence[Hazard] | None = None, torch: str = "") 
         hazards = HAZARDS
     if torch:
         hazards = [hazard for hazard in hazards if parse_specifier(hazard.versions).contains(torch)]
+    raised = [each for each in dump.exceptions if traces_itself(each) is None]
     ranked: list[tuple[tuple[int, ...], Match]] = []
     for number, hazard in enumerate(hazards):
-        found = _by_threads(hazard, dump.threads) or _by_exception(hazard, dump.exceptions)
+        found = _by_threads(hazard, dump.threads) or _by_exception(hazard, raised)
         if found is not None:
             asked = _asked(hazard, found)
-            ranked.append(((not found.certain, -asked if found.certain else asked, number), found))
+            last = found.exception is not None and _traced_otherwise(hazard.signature, found.exception)
+            ranked.append(((not found.certain, last, -asked if found.certain else asked, number), found))
     return [found for _, found in sorted(ranked, key=lambda pair: pair[0])]
 
 
@@ -92,7 +103,7 @@ def bare(text: str) -> Dump:
 def _asked(hazard: Hazard, found: Match) -> int:
     """How much the signature asked for: the more, the more specific is the match."""
     if found.exception is not None:
-        return len(hazard.signature.frames)
+        return 2 * len(hazard.signature.frames) + len(hazard.signature.tracer)
     return 100 + sum(len(pattern.frames) for pattern in hazard.signature.threads)
 
 
@@ -124,7 +135,33 @@ def _exception(hazard: Hazard, raised: Raised) -> Match | None:
         why += "; of the calls that led to it not all are in this text"
     elif signature.frames:
         why += "; so is the way to it"
-    return Match(hazard, _raised_roles(raised), why, fitted.certain, raised)
+    missing = _missing(signature, raised)
+    if missing or signature.tracer:
+        why += f"; {missing or 'so is the stack of the thread that traced'}"
+    return Match(hazard, _raised_roles(raised), why, fitted.certain and not missing, raised, missing)
+
+
+def _missing(signature: Signature, raised: Raised) -> str:
+    """What the stacks of the threads that traced do not tell, in words."""
+    if not signature.tracer:
+        return ""
+    if not any(thread.frames for thread in raised.meanwhile):
+        return "the stack of the thread that traced, which would tell it from others, is not in this text"
+    if _traced_otherwise(signature, raised):
+        return "the frames that would tell it from others are not on the stack of the thread that traced"
+    return f"no stack tells {signature.unseen}" if signature.unseen else ""
+
+
+def _traced_otherwise(signature: Signature, raised: Raised) -> bool:
+    traced = [thread.frames for thread in raised.meanwhile if thread.frames]
+    return bool(signature.tracer and traced) and not any(_traced_so(signature, frames) for frames in traced)
+
+
+def _traced_so(signature: Signature, frames: Sequence[Frame]) -> bool:
+    if not fit(signature.tracer, frames, cut_outer=False, cut_inner=False).fits:
+        return False
+    begin = next(number for number, frame in enumerate(frames) if matches(signature.tracer[0], frame))
+    return not any(matches(pattern, frame) for frame in frames[:begin] for pattern in signature.unless)
 
 
 def _says(pattern: str, raised: Raised) -> bool:

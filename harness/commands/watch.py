@@ -56,15 +56,17 @@ def watch(
     from harness.control.watch_live import make_display
     from harness.control.watch_program import end_like
     from harness.core.errors import UserError
+    from harness.core.telling import tell
 
+    terminal = sys.stderr is not None and sys.stderr.isatty()
     options = WatchOptions(
-        command or [], out, follow, hang_timeout, on_hang is OnHang.kill, live and sys.stderr.isatty()
+        command or [], out, follow, hang_timeout, on_hang is OnHang.kill, live and terminal
     )
     display = make_display(options.live)
 
     def say(text: str) -> None:
         display.pause()
-        print(f"harness watch: {text}", file=sys.stderr, flush=True)
+        tell(f"harness watch: {text}")
 
     result = run(options, display, say)
     from harness.report.html import write_report  # not before: the program does not wait for it
@@ -76,5 +78,5 @@ def watch(
         written = f"no report: {error}"
     text = summary(result.rows, result.notes, written, quiet=quiet)
     if text:
-        print(text, file=sys.stderr, flush=True)
+        tell(text)
     end_like(result.status, killed_by_us=result.killed)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.eventfile import LINES_NAME, merge
+from harness.core.eventfile import LINES_NAME, RAW_NAME, merge
 from harness.core.events import read_events
 from harness.core.ordermark import kept
 from harness.core.outcome import primary
@@ -40,7 +40,7 @@ def skipped_row(request: TrialRequest, reason: str) -> Row:
 
 def trial_row(request: TrialRequest, ending: Ending) -> Row:
     """The row of a trial that was started, or could not be."""
-    merge(request.folder)
+    unsorted = _merged(request.folder)
     result = _read_result(request.folder)
     row = {**_empty(request), "wall_s": round(ending.wall_s, 4), "start_s": ending.start_s}
     row["exit"] = _exit(ending)
@@ -52,12 +52,23 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
     row["outcomes"] = labels
     row["outcome"] = primary(labels)
     row["reason"] = reason or row["reason"]
+    if unsorted:
+        row["problems"] = [*row.get("problems", []), {"label": "events", "text": unsorted}]
     if row["outcome"] not in ("ok", "skipped") and (result is None or ending.how != "exited"):
         row["last_events"] = last_events(request.folder)
     row["evidence"] = sorted(
         entry.name for entry in os.scandir(request.folder) if entry.is_file() and entry.stat().st_size
     )
     return row
+
+
+def _merged(folder: Path) -> str:
+    """Sort the events; why that could not be done, or ""."""
+    try:
+        merge(folder)
+    except OSError as error:
+        return f"its events could not be sorted: {error.strerror}; they are in {RAW_NAME} as they came"
+    return ""
 
 
 _EXTRA = ("problems", "dropped_events", "errors_dropped", "locks", "facts", "schedule", "memory")

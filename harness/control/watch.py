@@ -7,17 +7,18 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.core.errors import RunFolderError
+from harness.core.errors import RunFolderError, UserError
 
 from .request import Row
 from .rundir import RunFolder, default_folder, dump_environment, is_run_folder, open_run, point_latest
 from .watch_command import Command, read_command
 from .watch_hangs import Hang, HangWatch
 from .watch_program import Program
-from .watch_rows import Process, process_row, processes, wait_for_last_words
+from .watch_rows import Process, process_row, processes, signals, wait_for_last_words
 from .watch_start import Start
 
 LOOK_S = 0.5
@@ -69,7 +70,12 @@ def watch(options: WatchOptions, display: Display, say: Callable[[str], None]) -
         raise RunFolderError(f"{path} already holds a run: choose another folder with --out")
     follow = command.launcher if options.follow is None else options.follow
     with open_run(path, resume=False) as folder:
-        start = Start(path, follow=follow, hang_timeout_s=options.hang_timeout_s, live=options.live)
+        try:
+            start = Start(path, follow=follow, hang_timeout_s=options.hang_timeout_s, live=options.live)
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise UserError(f"no room for what starts a watch: {error}; set TMPDIR to another folder") from error
+        begun = datetime.now(UTC)
         try:
             try:
                 program = Program(command.words, start.environment())
@@ -81,7 +87,7 @@ def watch(options: WatchOptions, display: Display, say: Callable[[str], None]) -
         finally:
             start.remove()
             display.close()
-        _put_down(folder, command, options, result)
+        _put_down(folder, command, options, result, begun)
     note = point_latest(path)
     if note:
         result.notes.append(note)
@@ -118,14 +124,16 @@ def _attend(
     )
 
 
-def _put_down(folder: RunFolder, command: Command, options: WatchOptions, result: WatchResult) -> None:
+def _put_down(
+    folder: RunFolder, command: Command, options: WatchOptions, result: WatchResult, begun: datetime
+) -> None:
     """environment.json and a row for each process; a disk that refuses costs a note, not the program's exit code."""
-    found = list(processes(folder.path))
     try:
+        found = list(processes(folder.path))
         environment = _facts(command)
         if found:
             environment.update(executable=found[0].executable, python=found[0].python)
-        folder.open_results(result.notes.append)
+        signalled = signals(found)
         last = {process.pid: process.folder for process in found}  # a program that replaced itself has several
         for process in found:
             first = process.pid == result.pid and process.folder == last[process.pid]
@@ -136,14 +144,18 @@ def _put_down(folder: RunFolder, command: Command, options: WatchOptions, result
                 status=result.status if first else None,
                 lived_s=result.lived_s if first else None,
                 killed=result.killed,
+                signalled=signalled.get(process.pid, ""),
                 outside=hang.outside,
                 hazards=hang.hazards,
             )
             result.rows.append(row)
+        folder.open_results(result.notes.append)
+        for row in result.rows:
             folder.append(row)
         if result.rows:
             environment["torch"] = next((row["torch"] for row in result.rows if row["torch"]), None)
         environment["kind"] = "watch"
+        environment["created"] = begun.strftime("%Y-%m-%dT%H:%M:%SZ")
         environment["options"] = {
             "matrix": f"watch of {command.name}",
             "program": command.shown(),
@@ -152,6 +164,8 @@ def _put_down(folder: RunFolder, command: Command, options: WatchOptions, result
         folder.write("environment.json", dump_environment(environment))
     except RunFolderError as error:
         result.notes.append(str(error))
+    except OSError as error:
+        result.notes.append(f"what was seen could not be put down: {error}")
 
 
 def _facts(command: Command) -> dict[str, Any]:

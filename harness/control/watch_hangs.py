@@ -92,6 +92,8 @@ class HangWatch:
         if self._kill:
             self._say(f"--on-hang kill: process {self._program.pid} and those below it are ended")
             self._program.kill()
+        else:
+            self._say("it still runs: Ctrl-C ends it, or --on-hang kill the next time")
 
 
 def _dump(process: Process) -> ProcessDump | None:

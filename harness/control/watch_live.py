@@ -6,6 +6,7 @@ writes above them as ever and needs not be asked. They are drawn when the watch 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -75,8 +76,9 @@ class LiveDisplay:
         self._rows, self._height = rows, height
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        with contextlib.suppress(OSError, ValueError):  # the terminal has gone; the program may not have
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def render(states: Sequence[tuple[Process, Mapping[str, Any]]], width: int, most: int) -> list[str]:

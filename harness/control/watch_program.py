@@ -9,12 +9,12 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from harness.core.errors import UserError
+from harness.core.telling import flush_streams
 
 from .processes import descendants
 
@@ -79,8 +79,7 @@ class Program:
 
 def end_like(status: int, *, killed_by_us: bool = False) -> NoReturn:
     """End this process as the program ended: with its exit code, or by its signal, unless that was ours."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_streams()
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and killed_by_us:
         code = 128 - code

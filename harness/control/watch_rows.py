@@ -92,6 +92,15 @@ def wait_for_last_words(run: Path, seconds: float = LAST_WORDS_S) -> None:
         time.sleep(0.05)
 
 
+def signals(found: Sequence[Process]) -> dict[int, str]:
+    """Signals that watched processes say to have sent to children of theirs, by the child's number."""
+    sent: dict[int, str] = {}
+    for process in found:
+        said = (process.result() or {}).get("facts", {}).get("signalled", {})
+        sent.update((int(pid), str(name)) for pid, name in said.items())
+    return sent
+
+
 def scenario_of(program: str) -> Scenario:
     """The scenario under which a watched program is counted: its name, and nothing else is known of it."""
     return Scenario(workload=f"watch:{program}")
@@ -104,6 +113,7 @@ def process_row(
     status: int | None,
     killed: bool,
     lived_s: float | None = None,
+    signalled: str = "",
     outside: str = "",
     hazards: Sequence[str] = (),
 ) -> Row:
@@ -111,6 +121,7 @@ def process_row(
 
     status   its wait status, where it is known; lived_s: likewise, else as of its last account
     killed   by the watch, for a hang
+    signalled  the signal that its parent, a program with workers, says to have sent it; "" for none
     outside  why it hangs, where only the watch could see that; hazards: of the catalogue, that its stacks fit
     """
     request = TrialRequest(process.folder.name, scenario_of(program), 0, process.folder)
@@ -136,6 +147,8 @@ def process_row(
         reason = f"the process ended by {signal_name}"
         if signal_name == "SIGKILL":
             reason += ", which the system's out-of-memory killer sends, too"
+    elif signalled and status is None and not said.get("final") and not process.alive():
+        row["exit"] = {"status": None, "signal": signalled, "how": f"ended by {signalled}, from its parent"}
     elif status is None and not said.get("final") and not process.alive() and not labels:
         labels.append("interrupted")
         reason = "the process ended without a word: by a signal, or by native code"

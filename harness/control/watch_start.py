@@ -36,8 +36,11 @@ def _watch(here):
     ours = os.path.join(here, "ours")
     sys.path.insert(0, ours)
     try:
+        before = set(sys.modules)
+        from harness.subject.watch.shadows import uncover
         from harness.subject.watch.startup import begin
         begin(settings)
+        uncover(before)
     except Exception:
         import traceback
         _say(here, traceback.format_exc())
@@ -48,8 +51,11 @@ def _watch(here):
 
 def _say(here, text):
     import os
-    with open(os.path.join(here, "unwatched.txt"), "a") as file:
-        file.write("process %d: %s\\n" % (os.getpid(), text))
+    try:
+        with open(os.path.join(here, "unwatched.txt"), "a") as file:
+            file.write("process %d: %s\\n" % (os.getpid(), text))
+    except OSError:  # a full disk is no reason for the program to start in another way
+        pass
 
 
 def _chain():

@@ -28,7 +28,7 @@ def read_raw(path: Path) -> tuple[list[dict[str, Any]], int]:
                     continue
                 try:
                     events.append(json.loads(line))
-                except ValueError:
+                except (ValueError, RecursionError):
                     cut += 1
     events.sort(key=lambda event: event["t"])
     return events, cut
@@ -37,15 +37,20 @@ def read_raw(path: Path) -> tuple[list[dict[str, Any]], int]:
 def merge(folder: Path) -> tuple[int, int]:
     """Turn `events.bin` of a trial folder into `events.jsonl` and remove it; (events, cut lines).
 
-    Does nothing and returns (0, 0) where there is no raw file. The new file appears whole or not at all.
+    Does nothing and returns (0, 0) where there is no raw file. The new file appears whole or not at all: OSError (a disk
+    without room for it) leaves the raw file as it was.
     """
     raw = folder / RAW_NAME
     if not raw.exists():
         return 0, 0
     events, cut = read_raw(raw)
     partial = folder / (LINES_NAME + ".part")
-    with open(partial, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
-    os.replace(partial, folder / LINES_NAME)
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+        os.replace(partial, folder / LINES_NAME)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     raw.unlink()
     return len(events), cut

@@ -9,12 +9,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.analysis.dump_values import Dump
+from harness.analysis.dump_values import Dump, Frame, Raised
 from harness.analysis.explain import Match
+from harness.analysis.paths import short_path
+from harness.analysis.self_trace import REMEDY, SelfTrace, traces_itself
 from harness.report.text import one_line, visible
 from harness.report.wording import plural
 
 UNKNOWN = "none that is known"
+NOTHING = "there is no traceback and no stack in it"
 _LABEL = 9
 
 
@@ -25,7 +28,12 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
             console.print()
         same = number > 0 and match.exception is not None and match.exception is found[number - 1].exception
         _print_match(console, match, also=number > 0, same=same)
-    if not found:
+    own = _self_traces(dump)
+    for number, trace in enumerate(own):
+        if found or number:
+            console.print()
+        _print_self_trace(console, trace)
+    if not found and not own:
         console.print(Text(UNKNOWN, style="bold"))
         for raised in [raised for raised in dump.exceptions if raised.type][:5]:
             _line(console, "raised", one_line(visible(raised.texts[0]), 200))
@@ -34,12 +42,31 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
     console.print(Text(f"\nread: {_read(dump)}", style="dim"))
 
 
+def _self_traces(dump: Dump) -> list[SelfTrace]:
+    found = [trace for trace in map(traces_itself, dump.exceptions) if trace is not None]
+    return list({(str(trace.trace), str(trace.caller)): trace for trace in found}.values())
+
+
+def _print_self_trace(console: Console, trace: SelfTrace) -> None:
+    console.print(Text(visible(trace.says), style="bold"))
+    if trace.raised.thread:
+        _line(console, "thread", visible(trace.raised.thread))
+    _line(console, "trace", visible(_place(trace.trace)))
+    _line(console, "call", visible(f"{_place(trace.call)}, called from {_place(trace.caller)}"))
+    _line(console, "remedy", REMEDY)
+
+
+def _place(frame: Frame) -> str:
+    return str(Frame(frame.function, short_path(frame.file), frame.line))
+
+
 def _print_match(console: Console, match: Match, *, also: bool, same: bool) -> None:
     """`same`: it fits the same exception as the match before, whose thread and reason need no repeating."""
     hazard = match.hazard
     head = Text("also fits " if also else "", style="")
     head.append(hazard.id, style="bold red" if match.certain else "bold yellow")
-    head.append(f"  {hazard.title}" if match.certain else f"  {hazard.title} (likely)")
+    sure = "" if match.certain else " (possible)" if match.missing else " (likely)"
+    head.append(f"  {hazard.title}{sure}")
     console.print(head)
     for role in () if same else match.roles:
         _line(console, role.role, visible(f"{role.thread} {role.doing}"))
@@ -49,6 +76,8 @@ def _print_match(console: Console, match: Match, *, also: bool, same: bool) -> N
             _line(console, "", visible(f"from {role.user}"))
     if not same:
         _line(console, "why", visible(match.why))
+    elif match.missing:
+        _line(console, "but", visible(match.missing))
     _line(console, "torch", f"{hazard.versions or 'all versions'}; needs {hazard.needs}")
     _line(console, "what", f"{hazard.window}; {hazard.access}" if hazard.access else hazard.window)
     _line(console, "then", hazard.effect)
@@ -71,17 +100,26 @@ def _line(console: Console, label: str, text: str) -> None:
 
 def _read(dump: Dump) -> str:
     threads = [thread for thread in dump.threads if thread.frames]
-    return f"{plural(len(threads), 'stack')}, {plural(len(dump.exceptions), 'exception')}"
+    exceptions = _exceptions(dump)
+    if not threads and not any(raised.frames for raised in exceptions):
+        return f"{plural(len(exceptions), 'message')} of an exception; {NOTHING}" if exceptions else NOTHING
+    return f"{plural(len(threads), 'stack')}, {plural(len(exceptions), 'exception')}"
+
+
+def _exceptions(dump: Dump) -> list[Raised]:
+    """Without what is only a text in which a message was looked for."""
+    return [raised for raised in dump.exceptions if raised.type or raised.frames]
 
 
 def explanation_json(dump: Dump, found: Sequence[Match]) -> dict[str, Any]:
-    """`explain --json`: {"matches": [...], "threads": n, "exceptions": [...]}."""
+    """`explain --json`: {"matches": [...], "self_traces": [...], "threads": [...], "exceptions": [...]}."""
     return {
         "matches": [
             {
                 "id": match.hazard.id,
                 "title": match.hazard.title,
                 "certain": match.certain,
+                "missing": match.missing,
                 "why": match.why,
                 "roles": [
                     {"role": role.role, "thread": role.thread, "doing": role.doing, "at": role.at, "from": role.user}
@@ -97,6 +135,18 @@ def explanation_json(dump: Dump, found: Sequence[Match]) -> dict[str, Any]:
                 "reproduce": command(match),
             }
             for match in found
+        ],
+        "self_traces": [
+            {
+                "by": trace.by,
+                "thread": trace.raised.thread,
+                "says": trace.says,
+                "trace": _place(trace.trace),
+                "call": _place(trace.call),
+                "from": _place(trace.caller),
+                "remedy": REMEDY,
+            }
+            for trace in _self_traces(dump)
         ],
         "threads": [
             {
@@ -116,6 +166,6 @@ def explanation_json(dump: Dump, found: Sequence[Match]) -> dict[str, Any]:
                 "thread": raised.thread,
                 "frames": [str(frame) for frame in raised.frames],
             }
-            for raised in dump.exceptions
+            for raised in _exceptions(dump)
         ],
     }

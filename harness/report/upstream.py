@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.analysis.dumps import join, parse
+from harness.analysis.dumps import Dump, parse
 from harness.analysis.explain import Match, match
 from harness.analysis.intervals import CONFIDENCE, failure_rate_interval
 from harness.analysis.paths import without_home
+from harness.control.dump_source import raised_of
 from harness.control.environment import allowed_variables
 from harness.core.errors import UserError
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
@@ -18,7 +20,7 @@ from harness.hazards.base import Hazard
 from harness.hazards.minimal import script_of
 from harness.report.answer import FAILURE_WORDS
 from harness.report.facts import environment_table
-from harness.report.markdown import block, plain, table
+from harness.report.markdown import block, plain, stack_block, table
 from harness.report.text import one_line, stack
 from harness.report.trial_source import Trial
 from harness.report.witness import interleaving
@@ -56,35 +58,46 @@ def upstream_text(trial: Trial, hazard: str = "") -> str:
         silent = [one for one in trial.row["outcomes"] if one in (*INCOMPLETE, SKIPPED)]
         said = f"it says nothing of torch ({', '.join(silent)})" if silent else "it ended well"
         raise UserError(f"{trial.folder}: there is nothing to report: {said}; give a trial that failed")
-    known, alike = _hazard(trial, hazard)
-    lines = [f"# {_title(trial, label, known)}", ""]
-    lines += _what_happened(trial, label)
-    lines += _stacks(trial, label)
+    first, known, alike = _told(trial, hazard)
+    lines = [f"# {_title(first, label, known)}", ""]
+    lines += _what_happened(trial, first, label)
+    lines += _stacks(trial, first, label)
     lines += _witness(trial)
     lines += _why(known, alike)
-    lines += ["## Expected behaviour", "", EXPECTED.get(label, _EXPECTED_ELSE), ""]
+    said = first["label"] if first and first["label"] in trial.row["outcomes"] else label
+    lines += ["## Expected behaviour", "", EXPECTED.get(said, _EXPECTED_ELSE), ""]
     lines += _script(known, alike)
     lines += _environment(trial)
     text = without_home("\n".join(lines)).rstrip()
     return re.sub(r"\n{3,}(?=## )", "\n\n", text) + "\n"
 
 
-def _hazard(trial: Trial, name: str) -> tuple[Hazard | None, list[Match]]:
-    """What the catalogue has for it, and what else of it would look the same."""
-    if name:
-        return find(name), []
-    found = match(join([parse(text) for text in _texts(trial)]), torch=_version(trial))
-    if trial.hazard:
-        try:
-            return find(trial.hazard), []
-        except UserError:  # a case of a file, or of another version's catalogue
-            pass
-    return (found[0].hazard, found[1:]) if found else (None, [])
+def _told(trial: Trial, name: str) -> tuple[Mapping[str, Any] | None, Hazard | None, list[Match]]:
+    """The error that the issue is of, what the catalogue has for it, and what else of it would look the same.
 
-
-def _texts(trial: Trial) -> list[str]:
+    All of it is of one error: the earliest that is no consequence and that the hazard fits, which is of the trial's own plan,
+    or named, or whatever fits. Without such an error it is the earliest, and the hazard is sought in the stacks.
+    """
+    asked = find(name) if name else _planned(trial)
+    version = "" if asked else _version(trial)
     errors = [error for error in trial.row["errors"] if not error["consequence"]]
-    return [*(str(error["traceback"]) for error in errors), trial.stacks]
+    errors.sort(key=lambda error: math.inf if error["at_s"] is None else error["at_s"])
+    for error in errors:
+        found = match(Dump((), tuple(raised_of(error))), [asked] if asked else None, version)
+        if found:
+            return error, found[0].hazard, [one for one in found[1:] if one.certain or not found[0].certain]
+    first = errors[0] if errors else None
+    if asked:
+        return first, asked, []
+    found = match(parse(trial.stacks), torch=version)
+    return (first, found[0].hazard, found[1:]) if found else (first, None, [])
+
+
+def _planned(trial: Trial) -> Hazard | None:
+    try:
+        return find(trial.hazard) if trial.hazard else None
+    except UserError:  # a case of a file, or of another version's catalogue
+        return None
 
 
 def _version(trial: Trial) -> str:
@@ -92,8 +105,7 @@ def _version(trial: Trial) -> str:
     return torch if torch[:1].isdigit() else ""
 
 
-def _title(trial: Trial, label: str, known: Hazard | None) -> str:
-    first = _first(trial)
+def _title(first: Mapping[str, Any] | None, label: str, known: Hazard | None) -> str:
     what = f"{first['type']}: {_headline(first['message'])}" if first else FAILURE_WORDS.get(label, label)
     return plain(f"{known.title}: {what}" if known else f"Multi-threaded training: {what}", 300)
 
@@ -104,15 +116,9 @@ def _headline(message: str) -> str:
     return line if len(line) <= LONGEST_HEADLINE else line[:LONGEST_HEADLINE].rsplit(" ", 1)[0] + " …"
 
 
-def _first(trial: Trial) -> Mapping[str, Any] | None:
-    errors = [error for error in trial.row["errors"] if not error["consequence"]]
-    return max(errors, key=lambda error: bool(error["tracers"]), default=None)
-
-
-def _what_happened(trial: Trial, label: str) -> list[str]:
+def _what_happened(trial: Trial, first: Mapping[str, Any] | None, label: str) -> list[str]:
     row = trial.row
     lines = ["## What happened", ""]
-    first = _first(trial)
     if first:
         where = f" in `{one_line(first['region'], 40)}`" if str(first["region"]).isidentifier() else ""
         lines += [f"In a process whose threads share compiled code, {plain(_who(first))} failed{where}:", ""]
@@ -144,24 +150,27 @@ def _who(part: Mapping[str, Any]) -> str:
     return f"thread {thread}" if worker in (thread, "?") else f"thread {thread} (working for {worker})"
 
 
-def _stacks(trial: Trial, label: str) -> list[str]:
+def _stacks(trial: Trial, first: Mapping[str, Any] | None, label: str) -> list[str]:
     lines = ["## Stacks", ""]
-    first = _first(trial)
     if first:
-        lines += [f"{plain(_who(first))}, which failed:", "", block(stack(first["traceback"], LONGEST_STACK)), ""]
+        lines += [f"{plain(_who(first))}, which failed:", "", _shown(first["traceback"], LONGEST_STACK), ""]
         for tracer in first["tracers"]:
-            text = without_observers(stack(tracer["stack"], LONGEST_STACK))
-            lines += [f"{plain(_who(tracer))}, which was tracing:", "", block(text), ""]
+            lines += [f"{plain(_who(tracer))}, which was tracing:", "", _shown(tracer["stack"], LONGEST_STACK), ""]
     dense = [
         (name, worker["facts"]["first_dense_stack"])
         for name, worker in trial.row["workers"].items()
         if isinstance(worker.get("facts"), dict) and isinstance(worker["facts"].get("first_dense_stack"), str)
     ]
     for name, text in dense[:1]:
-        lines += [f"the first uncompiled call, of {plain(name)}:", "", block(stack(text, LONGEST_STACK)), ""]
+        lines += [f"the first uncompiled call, of {plain(name)}:", "", _shown(text, LONGEST_STACK), ""]
     if trial.stacks.strip() and (label in ("deadlock", "hang", "crash", "cuda_fault") or not first):
-        lines += ["all threads:", "", block(stack(trial.stacks, LONGEST_DUMP), LONGEST_DUMP + 200), ""]
+        lines += ["all threads:", "", _shown(trial.stacks, LONGEST_DUMP), ""]
     return lines if len(lines) > 2 else []
+
+
+def _shown(text: str, longest: int) -> str:
+    """Its observers go before it is cut, or the cut would spare them."""
+    return stack_block(without_observers(stack(text, len(text) + 1)), longest)
 
 
 def without_observers(text: str) -> str:
@@ -208,7 +217,7 @@ def _why(known: Hazard | None, alike: Sequence[Match]) -> list[str]:
         "",
     ]
     if known.versions:
-        lines += [f"Releases it is known of: {plain(known.versions)}", ""]
+        lines += [f"Releases it is known of: `{known.versions}`", ""]
     lines += [f"* torch {plain(release)}: {plain(text, 400)}" for release, text in known.found.items()]
     lines += [f"* {reference}" for reference in known.reference]
     others = [one.hazard.title for one in alike]

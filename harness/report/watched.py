@@ -1,7 +1,8 @@
-"""What a watch found, in words: a paragraph for the terminal, and sentences for the page."""
+"""What a watch found, in words: lines for the terminal, and sentences for the page."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from harness.report.wording import plural
 
 MOST_IN_PARAGRAPH = 6
 MOST_FACTS = 3
+COLUMNS = 80
 MOST_REASONS = 20
 LONGEST = 400
 LONG_WAIT_S = 0.1
@@ -38,22 +40,31 @@ def told(row: Row) -> list[Told]:
 
 
 def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: bool) -> str:
-    """The paragraph that ends a watch; "" when nothing was found and nobody wants to hear that."""
+    """What ends a watch, each finding on a line of its own, folded at 80 columns.
+
+    "" when nothing was found and nobody wants to hear that.
+    """
     sentences = [(row, one) for row in rows for one in told(row)]
     wrong = [_of(rows, row, one) for row, one in sentences if one.wrong]
     if quiet and not wrong and not notes:
         return ""
-    begun = head(rows)
+    said: list[str] = []  # of what nobody looked at nothing can be said, not even that it is well
     if wrong:
         more = len(wrong) - MOST_IN_PARAGRAPH
-        said = " ".join(f"{text}." for text in wrong[:MOST_IN_PARAGRAPH]) + (f" And {more} more." if more > 0 else "")
-    elif not rows:
-        said = ""  # of what nobody looked at nothing can be said, not even that it is well
-    else:
+        said = wrong[:MOST_IN_PARAGRAPH] + ([f"and {more} more"] if more > 0 else [])
+    elif rows:
         facts = [_of(rows, row, one) for row, one in sentences if one.topic not in ("torch", "region")]
-        said = " ".join(f"{text}." for text in ["Nothing wrong was seen", *facts[:MOST_FACTS]])
-    told_notes = "".join(f" Note: {note}." for note in notes)
-    return f"harness watch: {begun}{f' {said}' if said else ''}{told_notes} Report: {written}"
+        said = ["Nothing wrong was seen", *facts[:MOST_FACTS]]
+    lines = _lines(f"harness watch: {head(rows)}", "")
+    for text in (*said, *(f"Note: {note}" for note in notes)):
+        lines += _lines(f"{text}.", "  ")
+    return "\n".join([*lines, f"  Report: {written}"])  # in one piece, however long: it is there to be copied
+
+
+def _lines(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, COLUMNS, initial_indent=indent, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def head(rows: Sequence[Row]) -> str:

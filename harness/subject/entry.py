@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ class _Run:
         self.log.emit("subject.start")
         try:
             workload = self._set_up()
+            workers = self._workers(workload)
         except UserError as error:
             return self._finish_unstarted("setup_error", str(error))
         except CannotRunHere as reason:
@@ -78,9 +80,6 @@ class _Run:
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the outcome, traceback and all
             self.trial.error(error, self.threads.current(), "", self.log.now_ns())
             return self._finish_unstarted("setup_error", "".join(traceback.format_exception_only(error)).strip())
-        workers = workload.workers()
-        for worker in workers:
-            self.trial.tally(worker.name, worker.role)
         self.probes.place({worker.name: worker.device for worker in workers})
         # Barriers and gates are for those who take steps through regions; a target has none.
         names = [w.name for w in workers if w.role == "drafter"] or [w.name for w in workers]
@@ -133,6 +132,17 @@ class _Run:
             self.context.sample = self.probes.sample
             self.context.stepped = self.probes.stepped
         return workload
+
+    def _workers(self, workload: Workload) -> list[Worker]:
+        """Those of the workload, with a tally each. Raises TypeError: it gave something else."""
+        found: object = workload.workers()  # another's code: it may return anything
+        workers: list[Worker] = []
+        for worker in found if isinstance(found, Iterable) else [found]:
+            if not isinstance(worker, Worker):
+                raise TypeError(f'workers() of workload "{self.scenario.workload}" gave {worker!r:.200}, which is no Worker')
+            self.trial.tally(worker.name, worker.role)
+            workers.append(worker)
+        return workers
 
     def _workload(self) -> Workload:
         """As the axis says; the DFlash pipeline under `lock = "process"` comes in two halves (`split`)."""

@@ -7,16 +7,22 @@ that is being observed. The kernel keeps the map after the process is gone (`har
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-import mmap
+import os
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 from harness.core.eventfile import CHUNK_BYTES, RAW_NAME, merge
 
 from .identity import Threads
+from .mapped import map_new, reserve
+
+AHEAD = 16  # chunks that are asked of the disk at a time: to ask is a system call
+ASK_AGAIN_NS = 1_000_000_000  # a full disk may have room later
 
 _now = time.perf_counter_ns
 
@@ -41,10 +47,11 @@ class EventLog:
         self.dropped: dict[str, int] = {}
         self.start_ns = _now()
         self.last_ns = 0  # time of the newest event; the watchdog's sign of life
-        path = folder / RAW_NAME
-        with open(path, "w+b") as file:
-            file.truncate(self._chunks * CHUNK_BYTES)  # sparse: pages appear when written
-            self._map = mmap.mmap(file.fileno(), self._chunks * CHUNK_BYTES)
+        self._path = os.path.abspath(folder / RAW_NAME)  # the program may go to another folder
+        self._map = map_new(folder / RAW_NAME, self._chunks * CHUNK_BYTES)
+        self._reserved = 0  # chunks that the disk has given
+        self._refused: deque[int] = deque()  # chunks that it did not give
+        self._ask_at_ns = 0
 
     def now_ns(self) -> int:
         """Nanoseconds since the subject started."""
@@ -70,18 +77,44 @@ class EventLog:
     def _take(self, own: _Chunk, size: int) -> bool:
         if size > CHUNK_BYTES:
             return False
-        index = next(self._taken)
-        if index >= self._chunks:
+        index = self._fresh()
+        if index < 0:
             return False
         own.pos = index * CHUNK_BYTES
         own.end = own.pos + CHUNK_BYTES
         return True
 
+    def _fresh(self) -> int:
+        """A chunk that nobody has had, with room for it on the disk; -1 where there is none, of either."""
+        now = _now()
+        if now < self._ask_at_ns:
+            return -1
+        try:
+            index = self._refused.popleft()
+        except IndexError:
+            index = next(self._taken)
+            if index < self._reserved:
+                return index
+        if index >= self._chunks:
+            return -1
+        # Another thread may ask for the same at this moment: that does no harm, and a lock would order the two.
+        until = min(index + AHEAD, self._chunks)
+        if reserve(self._path, index * CHUNK_BYTES, (until - index) * CHUNK_BYTES):
+            self._reserved = until
+            return index
+        self._refused.append(index)
+        self._ask_at_ns = now + ASK_AGAIN_NS
+        return -1
+
     def close(self) -> None:
-        """Sort everything into `events.jsonl`. Threads that still run must not emit afterwards."""
+        """Sort everything into `events.jsonl`. Threads that still run must not emit afterwards.
+
+        Where the disk has no room for that, the raw file stays: the control side tries again, and says so.
+        """
         self._enabled = False
         self._map.flush()
-        merge(self._folder)
+        with contextlib.suppress(OSError):
+            merge(self._folder)
 
 
 def text(value: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_folder import ENVIRONMENT, STACKS, TRACED, WAITS, wide_folder, write_folder
-from fake_runs import row
+from fake_folder import ASSERTION, ENVIRONMENT, STACKS, TRACED, WAITS, wide_folder, write_folder
+from fake_runs import FX_ERROR, row
 
 from harness import cli
 from harness.core.scenario import Scenario
@@ -17,6 +17,14 @@ from harness.hazards import HAZARDS
 from harness.hazards.minimal import FOLDER, names, script_of
 from harness.report.upstream import without_observers
 
+COLLISION = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 3, in step
+    part()
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/eval_frame.py", line 1120, in compile_wrapper
+    raise RuntimeError(
+RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function.
+"""
 MATRIX = 'schema = 1\n[axes]\nlock = ["none"]\n'
 NONE = Scenario()
 SECRETS = {"AWS_SECRET_KEY": "s3cr3t", "OMP_NUM_THREADS": "1", "TORCH_HUB_TOKEN": "t0k3n", "CUDA_X": "http://me:pw@x"}
@@ -56,7 +64,7 @@ def test_a_collision(capsys: pytest.CaptureFixture[str]) -> None:
     assert err.startswith("note: run/trials/default--r0 has no events.jsonl")
     heads = [line for line in out.splitlines() if line.startswith(("# ", "## "))]
     assert heads[0].startswith(
-        "# a compiled call while another thread traces: RuntimeError: Detected that you are using FX"
+        "# a compiled call while another thread runs flex_attention uncompiled: RuntimeError: Detected that you are using FX"
     )
     assert heads[1:] == [
         "## What happened",
@@ -71,10 +79,54 @@ def test_a_collision(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Of 3 runs of the same program, each in a process of its own, 1 failed (0.8 % to 91 %" in out
     assert 'File "torch/_dynamo/eval_frame.py", line 1120, in compile_wrapper' in out
     assert 'File "torch/fx/_symbolic_trace.py", line 890, in trace' in out, "both threads' stacks"
-    assert "pytorch/pytorch#126024" in out
-    assert script_of("fx-flag-collision").rstrip() in out
+    assert "Releases it is known of: `<2.14`" in out
+    assert script_of("fx-flag-collision-eager").rstrip() in out
     assert "| torch | 2.11.0+cpu |" in out
     assert "\n\n\n## " not in out
+
+
+OTHER = {
+    **FX_ERROR, "label": "error", "type": "ValueError", "message": "no shard 3", "at_s": 0.5, "thread": "Thread-9",
+    "worker": "drafter-9",
+    "traceback": 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: no shard 3\n',
+}  # fmt: skip
+PLAIN = {**FX_ERROR, "thread": "Thread-7", "worker": "drafter-7", "traceback": COLLISION, "tracers": []}
+STUCK = {
+    **ASSERTION, "thread": "Thread-8", "worker": "drafter-8",
+    "traceback": ASSERTION["traceback"].replace(
+        "AssertionError", '  File "torch/fx/_symbolic_trace.py", line 1, in _new_patcher\n    assert x\nAssertionError'
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("errors", "who", "title"),
+    [
+        ([{**TRACED, "at_s": 3.0}, {**PLAIN, "at_s": 2.0}], "Thread-7", "a compiled call while another thread traces:"),
+        ([{**PLAIN, "at_s": 2.0}, {**TRACED, "at_s": 1.0}], "Thread-2", "another thread runs flex_attention uncompiled:"),
+        ([OTHER, {**PLAIN, "at_s": 2.0}], "Thread-7", "a compiled call while another thread traces:"),
+        ([{**PLAIN, "at_s": 1.0, "consequence": True}, {**TRACED, "at_s": 2.0}], "Thread-2", "flex_attention uncompiled:"),
+        ([OTHER], "Thread-9", "Multi-threaded training: ValueError: no shard 3"),
+    ],
+)
+def test_all_of_it_is_of_one_error(
+    capsys: pytest.CaptureFixture[str], errors: list[dict[str, Any]], who: str, title: str
+) -> None:
+    folder = trial([row(NONE, 0, "fx_error", errors=errors)])
+    code, out, _ = upstream(capsys, str(folder))
+    assert code == 0
+    assert title in out.splitlines()[0]
+    assert f"thread {who} (working for" in out.split("## Stacks")[0]
+    assert f"thread {who} (working for" in out.split("## Stacks")[1].split("## Why")[0]
+    others = {"Thread-2", "Thread-7", "Thread-9"} - {who}
+    assert not [other for other in others if f"thread {other} " in out]
+
+
+def test_a_named_hazard_takes_the_error_that_it_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trial([row(NONE, 0, "fx_error", errors=[{**PLAIN, "at_s": 1.0}, {**STUCK, "at_s": 2.0}])])
+    _, out, _ = upstream(capsys, str(folder), "--hazard", "fx-flag-stuck")
+    assert "thread Thread-8 (working for drafter-8), which failed:" in out
+    assert "Thread-7" not in out
 
 
 def test_no_home_no_secret_and_nothing_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:

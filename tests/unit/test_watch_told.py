@@ -35,14 +35,30 @@ def row(tmp_path: Path, status: int | None = 0, killed: bool = False, outside: s
 def test_nothing_wrong_is_said_in_one_line_or_not_at_all(tmp_path: Path) -> None:
     rows = [row(tmp_path)]
     text = summary(rows, [], "r.html", quiet=False)
-    assert text == "harness watch: train.py ended after 3.0 s, 1 process, torch 2.13.0. Nothing wrong was seen. Report: r.html"
+    assert text == (
+        "harness watch: train.py ended after 3.0 s, 1 process, torch 2.13.0.\n"
+        "  Nothing wrong was seen.\n"
+        "  Report: r.html"
+    )
     assert summary(rows, [], "r.html", quiet=True) == ""
     assert "Note: n." in summary(rows, ["n"], "r.html", quiet=True)
 
 
 def test_of_what_was_not_watched_nothing_is_said_to_be_well() -> None:
     text = summary([], ["no Python process took the watch"], "r.html", quiet=False)
-    assert text == "harness watch: nothing was watched. Note: no Python process took the watch. Report: r.html"
+    assert text == (
+        "harness watch: nothing was watched.\n  Note: no Python process took the watch.\n  Report: r.html"
+    )
+
+
+def test_a_finding_has_lines_of_its_own_and_a_path_is_never_folded(tmp_path: Path) -> None:
+    problems = [{"label": "state_leak", "text": "words " * 30}, {"label": "state_leak", "text": "short"}]
+    path = "/a/folder with spaces/" + "long-" * 20 + "/report.html"
+    lines = summary([row(tmp_path, problems=problems)], [], path, quiet=False).splitlines()
+    assert lines[-1] == f"  Report: {path}"
+    assert "  short." in lines
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert [line.startswith("    ") for line in lines[2:4]] == [True, True]  # the rest of the long one
 
 
 def test_a_collision_names_both_threads(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 
 Seen = Callable[[BaseException, str], None]
@@ -72,6 +74,27 @@ def see_futures(seen: Seen) -> None:
     futures.Future.set_exception = set_exception
 
 
+def see_signals(sent: Callable[[int, str], None]) -> None:
+    """Tell of every signal that `multiprocessing` sends to a child, as a pool does to its workers at its end."""
+    popen: Any = sys.modules["multiprocessing.popen_fork"].Popen
+    send: Callable[[Any, int], None] | None = getattr(popen, "_send_signal", None)
+    if send is None:
+        return  # the child's row then says that it ended without a word
+
+    @functools.wraps(send)
+    def _send_signal(child: Any, number: int) -> None:
+        if child.returncode is None:
+            sent(child.pid, signal.Signals(number).name)
+        send(child, number)
+
+    popen._send_signal = _send_signal
+
+
+def starts_another(frame: FrameType | None) -> bool:
+    """Whether the fork that `frame` called is one that `subprocess` makes for a `preexec_fn`: the child is replaced at once."""
+    return frame is not None and frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess"
+
+
 def see_sudden_ends(ending: Callable[[str], None]) -> None:
     """Call `ending` before `os._exit` and `os.exec…`, with what it is; both go on as ever."""
     leave = os._exit
@@ -96,6 +119,12 @@ def _telling(replace: Callable[..., Any], ending: Callable[[str], None]) -> Call
 
 
 def last_error() -> BaseException | None:
-    """The exception that ended the main thread; None where there was none."""
+    """The exception that ended the main thread; None where there was none.
+
+    Programs set `sys.last_value`, too (pytest does at a failed test, for a debugger), and so does a prompt, which goes on.
+    What ended the thread went through its outermost frame, which nobody called.
+    """
     found = getattr(sys, "last_value", None)
-    return found if isinstance(found, Exception) else None
+    if not isinstance(found, Exception) or found.__traceback__ is None or hasattr(sys, "ps1"):
+        return None
+    return found if found.__traceback__.tb_frame.f_back is None else None

@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+_IMPORTLIB, _LEFT_OUT = "<frozen importlib._bootstrap>", "_call_with_frames_removed"
+
 
 class AfterImport:
     """`at(name, call)`, then `install()`. `call` must not raise. A module that is there already is answered at once."""
@@ -64,6 +66,8 @@ class AfterImport:
             if call is not None:
                 call()
 
+        # A frame of that name in that file is one that the interpreter leaves out of the traceback of a failed import.
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORTLIB, co_name=_LEFT_OUT)
         try:
             loader.exec_module = exec_module
         except AttributeError:  # a loader that is a class of C or has slots: its module goes unwatched, and is said to be

@@ -112,7 +112,7 @@ class WatchLog(EventLog):
         """The writer's chunk is full: judge the one before it, and give it another to write into."""
         if size > CHUNK_BYTES:
             return False
-        previous = writer.previous
+        previous, writer.previous = writer.previous, -1  # handed on below, once, also where there is no other to have
         if previous < 0:
             fresh = self._another()
         elif writer.marked or writer.before or writer.older:
@@ -148,8 +148,8 @@ class WatchLog(EventLog):
         try:
             return self._free.popleft()
         except IndexError:
-            index = next(self._taken)
-        if index < self._chunks:
+            index = self._fresh()
+        if index >= 0:
             return index
         try:
             victim = self._latest.popleft()  # who writes now comes before what was interesting long ago

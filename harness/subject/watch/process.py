@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core.outcome import is_failure, primary
 
 from ..classify import FX_ERROR, classify, torch_frame
+from ..consequences import mark_consequences
 from ..identity import Thread
 from ..record import MAX_ERRORS, ErrorRecord, Trial
 from .log import WatchLog
@@ -71,6 +72,7 @@ class Watched:
         self.probes: WatchProbes | None = None
         self.status: dict[str, str] = {}  # of what is watched besides torch
         self.stuck: list[Stuck] = []
+        self.signalled: dict[int, str] = {}  # children of multiprocessing that the program ended by a signal
         self.changed = True
         self.how = "running"
         self._findings: dict[str, Finding] = {}
@@ -183,11 +185,12 @@ class Watched:
     # the account
 
     def document(self) -> dict[str, Any]:
-        """The process as its row will have it."""
+        """The process as its row will have it.
+
+        Imports nothing: that would run code, and after a Ctrl-C cost the program its end by SIGINT.
+        """
         trial, probes = self.trial, self.probes
         if trial.errors:
-            from ..result import mark_consequences  # not at the top: most programs start without an error
-
             mark_consequences(trial)
         workers = {name: tally.as_json() for name, tally in sorted(trial.workers.copy().items())}
         sums = dict(self.threads.sums)
@@ -230,6 +233,7 @@ class Watched:
                 "torch_imported": torch is not None and hasattr(torch, "nn"),
                 "dynamo_imported": "torch._dynamo" in sys.modules,
                 "children_unseen": 0 if self.settings.follow else self._children,
+                "signalled": self.signalled.copy(),
                 "lived_s": self.log.now_ns() / 1e9,
                 "events": self.log.account(),
                 "stuck": [vars(one) for one in self.stuck],

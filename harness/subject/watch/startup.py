@@ -14,6 +14,7 @@ from pathlib import Path
 
 import harness
 
+from ..mapped import HIGH_FD
 from . import endings
 from .imports import AfterImport
 from .process import Watched
@@ -21,7 +22,6 @@ from .regions import Regions
 from .settings import Settings, clean_environment, read_settings
 from .watchdog import WatchDog
 
-HIGH_FD = 200  # out of the way of programs that count on low numbers
 _HELPERS = ("multiprocessing.resource_tracker", "torch._inductor.compile_worker", "harness.subject")
 """Processes that libraries start for themselves, and trials, which have probes of their own."""
 
@@ -66,6 +66,7 @@ class _Start:
         hooks.at("torch._dynamo", self._dynamo_imported)
         hooks.at("torch.nn.attention.flex_attention", self._flex_imported)
         hooks.at("concurrent.futures._base", lambda: endings.see_futures(self._watched.caught))
+        hooks.at("multiprocessing.popen_fork", lambda: endings.see_signals(self._signalled))
         hooks.install()
 
     def _torch_imported(self) -> None:
@@ -111,8 +112,13 @@ class _Start:
         watched.ending("exited")
         watched.log.stop()
 
+    def _signalled(self, pid: int, name: str) -> None:
+        self._watched.signalled[pid] = name
+        self._watched.changed = True
+
     def _after_fork_in_parent(self) -> None:
-        self._watched.forked_child()
+        if not endings.starts_another(sys._getframe(1)):
+            self._watched.forked_child()
         self._dog.resume()
 
     def _after_fork_in_child(self) -> None:
@@ -121,7 +127,8 @@ class _Start:
         if self._stacks >= 0:
             faulthandler.disable()
             self._stacks = -1  # not closed: a program that closes all it knows may have put another file there
-        if self._settings.follow:
+        if self._settings.follow and not endings.starts_another(sys._getframe(1)):  # else the other program watches itself
+            self._watched.signalled.clear()
             self._watched.reborn(new_folder(self._settings.run))
             self._catch_crashes()
             self._dog.reborn()

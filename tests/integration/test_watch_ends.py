@@ -1,0 +1,148 @@
+"""`harness watch`: however the program and its surroundings end, the exit code is the program's."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from watch_support import LIMIT_S, environment, plainly, watch, watching
+
+FILLS = """
+import sys
+import harness
+
+with open("full/filler", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+for number in range(20_000):
+    with harness.region(f"r{number % 7}"):
+        pass
+sys.exit(7)
+"""
+
+
+def test_a_full_disk_costs_the_account_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "fills.py").write_text(FILLS)
+    room = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs -o size=3m none full && exec "$@"', "sh"]
+    try:
+        able = subprocess.run([*room, "true"], cwd=tmp_path, capture_output=True, check=False, timeout=LIMIT_S)
+    except FileNotFoundError:
+        pytest.skip("no unshare(1)")
+    if able.returncode:
+        pytest.skip(f"no small file system can be mounted here: {able.stderr.decode().strip()}")
+    words = [*room, *watching(tmp_path / "full" / "run", sys.executable, "fills.py")]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=LIMIT_S, env=environment()
+    )
+    assert done.returncode == 7, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("streams", ["2>&-", ">&-", ">&- 2>&- <&-", "2>/dev/full", "2>&1 >/dev/null | true"])
+def test_the_exit_code_is_the_programs_whatever_the_streams_are(tmp_path: Path, streams: str) -> None:
+    line = " ".join(watching(tmp_path / "run", sys.executable, "-c", "'raise SystemExit(7)'"))
+    shell = f"({line}; echo $? >code) {streams}"
+    subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, check=False, timeout=LIMIT_S, env=environment())
+    assert (tmp_path / "code").read_text() == "7\n"
+    assert (tmp_path / "run" / "results.jsonl").read_text().count("\n") == 1
+
+
+def test_an_exit_by_ctrl_c_after_an_error_stays_one(tmp_path: Path) -> None:
+    program = "from threading import Thread\nt = Thread(target=lambda: 1 / 0)\nt.start()\nt.join()\nraise KeyboardInterrupt"
+    assert plainly(sys.executable, "-c", program, cwd=tmp_path).returncode == -signal.SIGINT
+    done = watch(tmp_path / "run", sys.executable, "-c", program)
+    assert done.code == -signal.SIGINT
+    assert [error["type"] for error in done.row["errors"]] == ["ZeroDivisionError"]
+
+
+def test_an_error_that_the_program_only_noted_did_not_end_it(tmp_path: Path) -> None:
+    """As pytest does at an expected failure."""
+    (tmp_path / "noting.py").write_text(
+        "import sys\n"
+        "def work():\n"
+        "    try:\n"
+        "        1 / 0\n"
+        "    except ZeroDivisionError as error:\n"
+        "        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__\n"
+        "work()\n"
+    )
+    done = watch(tmp_path / "run", sys.executable, "noting.py")
+    assert (done.code, done.row["outcome"], done.row["errors"]) == (0, "ok", [])
+
+
+@pytest.mark.parametrize("fault", ["import no_such_module", "1 / 0"])
+def test_the_traceback_of_a_failed_import_is_the_programs(tmp_path: Path, fault: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(fault)
+    (tmp_path / "program.py").write_text("import torch\n")
+    plain = plainly(sys.executable, "program.py", cwd=tmp_path)
+    done = watch(tmp_path / "run", sys.executable, "program.py")
+    assert done.err.startswith(plain.stderr)
+    assert done.code == plain.returncode == 1
+
+
+def test_a_module_of_the_programs_with_a_standard_name_is_imported_as_ever(tmp_path: Path) -> None:
+    app = tmp_path / "app"  # not where `python -m harness` itself would find them
+    (app / "json").mkdir(parents=True)
+    (app / "platform.py").write_text("whose = 'its own'\n")
+    (app / "json" / "__init__.py").write_text("whose = 'its own'\n")
+    (app / "program.py").write_text(
+        "import sys, threading, json, platform\n"
+        "print(platform.whose, json.whose, sorted(name for name in sys.modules if name.startswith('json')))\n"
+        "thread = threading.Thread(target=lambda: 1 / 0, name='failing')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    plain = plainly(sys.executable, "app/program.py", cwd=tmp_path)
+    assert plain.stdout == "its own its own ['json']\n"
+    done = watch(tmp_path / "run", sys.executable, "app/program.py")
+    assert done.out == plain.stdout, done.err
+    assert [error["worker"] for error in done.row["errors"]] == ["failing"]
+
+
+def test_a_process_that_is_about_to_run_another_program_has_no_row(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import os, subprocess, sys\n"
+        "subprocess.run(['true'], preexec_fn=os.getpid, check=True)\n"
+        "subprocess.run([sys.executable, '-c', 'pass'], preexec_fn=os.getpid, check=True)\n"
+    )
+    done = watch(tmp_path / "run", sys.executable, "program.py", options=("--follow",))
+    assert [(row["outcome"], row["exit"]["how"]) for row in done.rows] == [("ok", "exited")] * 2
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_worker_that_its_parent_ends_was_not_interrupted(tmp_path: Path, start: str) -> None:
+    (tmp_path / "program.py").write_text(
+        "import multiprocessing, time\n"
+        "def work(begun):\n"
+        "    begun.set()\n"
+        "    time.sleep(100)\n"
+        "if __name__ == '__main__':\n"
+        f"    context = multiprocessing.get_context({start!r})\n"
+        "    begun = context.Event()\n"
+        "    child = context.Process(target=work, args=(begun,))\n"
+        "    child.start()\n"
+        "    assert begun.wait(60)\n"
+        "    child.terminate()\n"
+        "    child.join()\n"
+    )
+    done = watch(tmp_path / "run", sys.executable, "program.py", options=("--follow",))
+    assert done.code == 0, done.err
+    assert [(row["outcome"], row["exit"]["signal"]) for row in done.rows] == [("ok", None), ("ok", "SIGTERM")]
+
+
+def test_a_watch_is_begun_when_the_program_begins(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, "-c", "import time; time.sleep(1.2)")
+    created = json.loads((done.run / "environment.json").read_text())["created"]
+    began = json.loads((done.run / "trials" / done.row["trial"] / "process.json").read_text())["began"]
+    assert datetime.fromisoformat(created).timestamp() <= began
