@@ -20,6 +20,7 @@ def claims(
         Path | None,
         typer.Option(metavar="DIR", help="Where trials land.  [default: reports/claims-<UTC time>]", show_default=False),
     ] = None,
+    witness: Annotated[bool, typer.Option("--witness", help="Also print who was where, for each plan.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -64,7 +65,7 @@ def claims(
     if json_output:
         emit(text)
     else:
-        emit_report(lambda console: print_claims(console, tested, environment["torch"]))
+        emit_report(lambda console: print_claims(console, tested, environment["torch"], witness=witness))
     if any(each.surprising for each in tested):
         raise typer.Exit(1)
     raise typer.Exit(3 if all(each.answer.verdict == CANNOT_TELL for each in tested) else 0)

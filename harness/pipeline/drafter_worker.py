@@ -127,10 +127,14 @@ class DrafterWorker:
 
     def _look_ahead(self) -> None:
         """If the next item is there, its anchors are drawn and its copy runs while the device is busy with this one."""
-        if self._transfer.ahead and self._ahead is None and (item := self.queue.poll()) is not None:
-            self._ahead = item
-            if isinstance(item, Item):
-                self._begun, self._arriving = True, self._begin(item)
+        if not self._transfer.ahead or self._ahead is not None:
+            return
+        try:
+            self._ahead = self.queue.poll()
+        except QueueAborted:
+            return  # the run is being shut down; the next `get` says so, once the step that is done was counted
+        if isinstance(self._ahead, Item):
+            self._begun, self._arriving = True, self._begin(self._ahead)
 
     def _begin(self, item: Item) -> Arriving | None:
         """Draw the item's anchors and start its copy; None when it has no anchor."""

@@ -131,6 +131,21 @@ def test_another_answer_than_expected_is_told_and_seen(monkeypatch: pytest.Monke
     assert shown.get().count("unexpected") == 1
 
 
+def test_the_witness_of_a_plan_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,), _ = answered(monkeypatch, REPRODUCED, "attention-lock-enough")
+    step = {"n": 1, "seat": "drafter-0", "thread": "drafter-0", "worker": "drafter-0", "region": "step", "info": ""}
+    step |= {"point": "fx.window.open", "torch": "torch/fx/x.py:1 trace", "source": "", "event": "step", "attempt": 1}
+    step |= {"step": 1, "role": "A", "name": "", "held_since": 0, "t": 1}
+    for evidence in found.evidence.values():
+        evidence.row["schedule"] = {"witness": [step]}  # type: ignore[index]
+    for asked in (False, True):
+        console = Console(width=80)
+        with console.capture() as shown:
+            print_claims(console, [found], "2.13.0", witness=asked)
+        assert ("fx.window.open" in shown.get()) is asked
+        assert "plan reproduced, 1 of 1" in shown.get()
+
+
 def test_a_test_that_two_claims_share_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found, stand_in = answered(monkeypatch, REPRODUCED, "attention-lock-enough", "first-step-lock-enough")
     assert len(found) == 2
