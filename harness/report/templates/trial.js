@@ -72,7 +72,7 @@ const timelineBox = async (id, found, errors) => {
     box.focus({ preventScroll: true });
   });
   const note = model.told.leftOut && make("p", { class: "left-out" }, model.told.leftOut);
-  const words = make("p", { class: "quiet" }, `${model.told.events.toLocaleString("en")} events in ${moment(model.end)}. FX flag: set while a thread is inside fx.Tracer.trace; one flag for the process up to torch 2.13.`);
+  const words = make("p", { class: "quiet" }, `${model.told.events.toLocaleString("en")} events in ${moment(model.end)}. FX flag: set while a thread is inside fx.Tracer.trace; one flag for the process up to torch 2.13, which hides from other threads the traces of a compile itself; one a thread from 2.14 on.`);
   const seek = (error) => { line.go(error.at, error.lane); line.node.scrollIntoView({ block: "center" }); line.stage.focus({ preventScroll: true }); };
   return { node: make("section", {}, head, words, note, legend(), line.node, tables(model)), seek };
 };
