@@ -118,10 +118,20 @@ def judge(plan: Plan, effect: Effect, row: Mapping[str, Any]) -> Ending:
 def combine(endings: list[Ending]) -> Ending:
     """What several attempts at one plan (bindings, occurrences) say together: one that reproduced it is enough.
 
-    Infeasible only if all are: excluded when a lock stood against at least one, else unreachable.
+    Infeasible only if all are. Then the one that came furthest says it: a binding whose threads met in the wrong order
+    (the role that must be warm first found the other in the lock) was stopped before the hazard's own order began, and
+    names no reason for that. Of equals, excluded before unreachable.
     """
-    for name in (REPRODUCED, UNDECIDED, HARMLESS, EXCLUDED, UNREACHABLE):
+    for name in (REPRODUCED, UNDECIDED, HARMLESS):
         for ending in endings:
             if ending.name == name:
                 return ending
-    return Ending(UNDECIDED, "nothing was tried")
+    if not endings:
+        return Ending(UNDECIDED, "nothing was tried")
+    return max(endings, key=lambda ending: (_steps_done(ending), ending.name == EXCLUDED))
+
+
+def _steps_done(ending: Ending) -> int:
+    """The most steps of the plan that an attempt made which ended so."""
+    attempts = ending.schedule.get("attempts", ())
+    return max((int(attempt["steps"]) for attempt in attempts if attempt["ending"] == ending.name), default=0)

@@ -158,6 +158,15 @@ def test_several_attempts_together(names: list[str], expected: str) -> None:
     assert combine([Ending(name) for name in names]).name == expected
 
 
+@pytest.mark.parametrize(
+    ("excluded", "unreachable", "expected"), [(0, 2, "unreachable"), (2, 2, "excluded"), (2, 0, "excluded")]
+)
+def test_the_attempt_that_came_furthest_says_why_a_plan_cannot_be(excluded: int, unreachable: int, expected: str) -> None:
+    steps = {"excluded": excluded, "unreachable": unreachable}
+    endings = [Ending(name, "", {"attempts": [{"ending": name, "steps": steps[name]}]}) for name in steps]
+    assert combine(endings).name == combine(endings[::-1]).name == expected
+
+
 def test_a_case_survives_its_file(tmp_path: Path) -> None:
     case = Case("mine", "what", Scenario().replace(steps=2), PLAN, Effect(labels=("fx_error",)), {"tokens": 64})
     (tmp_path / "case.json").write_text(json.dumps(case.to_json()))
