@@ -57,7 +57,11 @@ class _OnceBegun:
         self._listener = listener
         self._total = total
         self._begun = False
+        self.references = listener.references
+        self.reference_started = listener.reference_started
+        self.reference_ended = listener.reference_ended
         self.started = listener.started
+        self.waits = listener.waits
         self.ended = listener.ended
         self.interrupting = listener.interrupting
 

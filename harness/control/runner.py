@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.control.caches import WarmCaches
+from harness.control.recovery import drop, recover, set_aside, take_back
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
-from harness.control.rows import Ending, skipped_row, trial_row
+from harness.control.rows import skipped_row
 from harness.control.rundir import RunFolder
 from harness.core.matrix import Matrix
 from harness.core.scenario import Scenario
@@ -23,8 +23,20 @@ class Listener(Protocol):
     def begin(self, total: int, already: int) -> None:
         """`total` trials are to run; `already` were finished before, by a run that is being resumed."""
 
+    def references(self, count: int) -> None:
+        """So many references are to run as well."""
+
+    def reference_started(self, request: TrialRequest) -> None:
+        """A reference starts."""
+
+    def reference_ended(self, row: Row) -> None:
+        """A reference has ended, however it did."""
+
     def started(self, request: TrialRequest) -> None:
         """A trial starts."""
+
+    def waits(self, row: Row) -> None:
+        """A trial has ended before its reference has; what `ended` is told later may have a label more."""
 
     def ended(self, row: Row) -> None:
         """A trial has ended, or was skipped, and its row is on disk."""
@@ -99,59 +111,139 @@ def carry_out(
     """Run the plan; True when it was interrupted.
 
     `held` keeps a Ctrl-C out while a row is written. With `references`, each trial's losses are held against a serial
-    run of its configuration, which is made first; with `caches`, warm ones are filled first.
+    run of its configuration, made by the same executor beside the trials; with `caches`, warm ones are filled first.
+
+    A row whose reference has not come is written once it has. Rows that an interrupt finds waiting are left for the
+    run that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
     """
-    keys = {} if references is None else {request.trial_id: references.key_of(request) for request in plan.requests}
+    rows = _Rows(plan, folder, listener, held, references)
 
     def on_start(request: TrialRequest) -> None:
-        folder.fresh_trial_folder(request.trial_id)
-        listener.started(request)
+        if rows.has(request.trial_id):
+            folder.fresh_trial_folder(request.trial_id)
+            listener.started(request)
+        else:
+            listener.reference_started(request)
 
     def on_row(row: Row) -> None:
-        if references is not None and row["trial"] in keys:
-            row["reference"] = keys[row["trial"]]
-            references.judge(row)
-        with held():
-            folder.append(row)
-            listener.ended(row)
+        if rows.has(row["trial"]):
+            rows.take(row)
+        else:
+            rows.take_reference(row)
 
     try:
         listener.begin(len(plan.requests), plan.already)
-        if references is not None:
-            references.prepare(plan.requests, executor)
-        if caches is not None:
-            caches.prime(plan.requests, executor)
         for row in plan.skipped:
-            on_row(row)
-        waiting = []
+            rows.take(row)
+        trials: dict[str, TrialRequest] = {}
         for request in plan.requests:
-            recovered = _recover(request)
+            recovered = recover(request)
             if recovered is None:
-                waiting.append(request if caches is None else caches.use(request))
+                trials[request.trial_id] = request
             else:
-                on_row(recovered)
-        if waiting:
-            executor.run(waiting, on_start, on_row)
+                rows.take(recovered)
+        if caches is not None:
+            caches.prime(trials.values(), executor)
+            trials = {name: caches.use(request) for name, request in trials.items()}
+        needing = [request for request in plan.requests if request.trial_id in trials or rows.waits(request)]
+        claimed = {} if references is None else references.claim(needing)
+        rows.settle()  # of what is recovered, that whose reference had come
+        listener.references(len(claimed))
+        if together := _together(needing, trials, claimed, rows.key_of):
+            executor.run(together, on_start, on_row)
+        for request in needing:
+            if references is not None and rows.waits(request):  # another process makes its reference, or has made none
+                left = list(references.claim([request], wait=True).values())
+                rows.settle()
+                if left:
+                    executor.run(left, on_start, on_row)
+        rows.settle(last=True)
     except KeyboardInterrupt:
+        rows.settle()
         return True
+    finally:
+        if references is not None:
+            references.release()
     return False
 
 
-def _recover(request: TrialRequest) -> Row | None:
-    """The row of a trial that had ended when the run was killed, but whose row had not been written.
+def _together(
+    requests: Iterable[TrialRequest],
+    trials: Mapping[str, TrialRequest],
+    references: Mapping[str, TrialRequest],
+    key_of: Callable[[TrialRequest], str],
+) -> list[TrialRequest]:
+    """Trials in their order, and behind the first that needs it each reference: neither keeps the other from starting."""
+    left = dict(references)
+    pairs = ((trials.get(request.trial_id), left.pop(key_of(request), None)) for request in requests)
+    return [found for pair in pairs for found in pair if found is not None]
 
-    `result.json` is written last and as a whole, so the trial is finished; how its process ended is not
-    known.
-    """
-    result = request.folder / "result.json"
-    try:
-        seconds = result.stat().st_mtime - (request.folder / "spec.json").stat().st_mtime
-        spec: Mapping[str, Any] = json.loads((request.folder / "spec.json").read_text("utf-8"))
-        json.loads(result.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    if spec.get("trial") != request.trial_id or spec.get("scenario") != request.scenario.to_dict():
-        return None
-    row = trial_row(request, Ending(0, "exited", max(0.0, seconds), None))
-    row["exit"] = {"status": None, "signal": None, "how": "not seen: the run was killed"}
-    return row
+
+class _Rows:
+    """Appends each trial's row once, whole and judged; until its reference has come it is set aside."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        listener: Listener,
+        held: Callable[[], AbstractContextManager[None]],
+        references: References | None,
+    ) -> None:
+        self._folder, self._listener, self._held, self._references = folder, listener, held, references
+        self._keys = {
+            request.trial_id: "" if references is None else references.key_of(request) for request in plan.requests
+        }
+        self._waiting: dict[str, str] = {}  # trial → key of its reference, in the order in which they ended
+
+    def has(self, trial_id: str) -> bool:
+        """Whether that is a trial of the plan, and no reference."""
+        return trial_id in self._keys
+
+    def key_of(self, request: TrialRequest) -> str:
+        """The reference that a trial of the plan is held against; "" where there are none."""
+        return self._keys[request.trial_id]
+
+    def waits(self, request: TrialRequest) -> bool:
+        """Whether the trial has ended and its row is set aside."""
+        return request.trial_id in self._waiting
+
+    def take(self, row: Row) -> None:
+        """A trial has ended, or was skipped."""
+        trial = row["trial"]
+        if self._references is None or trial not in self._keys:
+            self._write(row)
+            return
+        row["reference"] = self._keys[trial]
+        if not self._references.awaits(row):
+            self._references.judge(row)
+            self._write(row)
+            return
+        with self._held():
+            set_aside(self._folder, row)
+            self._waiting[trial] = self._keys[trial]
+            self._listener.waits(row)
+
+    def take_reference(self, row: Row) -> None:
+        """A reference has ended: what has waited for it can be judged."""
+        assert self._references is not None
+        with self._held():
+            self._references.ended(row)
+            self._listener.reference_ended(row)
+        self.settle()
+
+    def settle(self, *, last: bool = False) -> None:
+        """Write what waits for references that are known; with `last` all the rest as well: no reference will come."""
+        for trial, key in list(self._waiting.items()):
+            assert self._references is not None
+            if last or self._references.knows(key):
+                row = take_back(self._folder, trial)
+                self._references.judge(row)
+                self._write(row)
+
+    def _write(self, row: Row) -> None:
+        with self._held():
+            self._folder.append(row)
+            if self._waiting.pop(row["trial"], None) is not None:
+                drop(self._folder, row["trial"])
+            self._listener.ended(row)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.control.references import FOLDER as REFERENCES
-from harness.control.references import References
-from harness.control.request import Executor, Row, TrialRequest
+from harness.control.references import PREFIX, References
+from harness.control.request import Row
 from harness.control.results import RESULTS, is_finished, read_rows
 from harness.control.rundir import RunFolder, open_run
 from harness.core.errors import RunFolderError
@@ -43,20 +43,35 @@ class SharedRunFolder(RunFolder):
 
 
 class SharedReferences(References):
-    """References of which each is made by one process; the others wait for it."""
+    """References of which each is made by one process, which holds a lock meanwhile; the others take what it has made."""
 
     def __init__(self, run_dir: Path, dtype: str) -> None:
         super().__init__(run_dir, dtype)
         self._locks = run_dir / REFERENCES
+        self._held: dict[str, ExitStack] = {}
 
-    def prepare(self, requests: Iterable[TrialRequest], executor: Executor) -> None:
-        """Run the references that are not there yet; meant for the trials of one scenario, which share one."""
-        requests = list(requests)
-        if not requests:
-            return
+    def ended(self, row: Row) -> None:
+        """As where one process makes them all; the others may take it now."""
+        super().ended(row)
+        self._held.pop(row["trial"].removeprefix(PREFIX), ExitStack()).close()
+
+    def release(self) -> None:
+        """Let others make what was claimed and has not ended."""
+        for lock in self._held.values():
+            lock.close()
+        self._held.clear()
+
+    def _own(self, key: str, wait: bool) -> bool:
         self._locks.mkdir(parents=True, exist_ok=True)
-        with locked(self._locks / f".{self.key_of(requests[0])}.lock"):
-            super().prepare(requests, executor)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self._locks / f".{key}.lock", wait=wait))
+            except BlockingIOError:
+                return False
+            if self._load(key):  # made since it was looked for
+                return False
+            self._held[key] = stack.pop_all()
+        return True
 
 
 def begin_shared(path: Path) -> SharedRunFolder:
@@ -78,11 +93,14 @@ def join_shared(path: Path) -> SharedRunFolder:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, made if need be. Waits for it; a signal whose handler raises ends the wait."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a file, made if need be. Waits for it; a signal whose handler raises ends the wait.
+
+    Without `wait`, raises BlockingIOError where another holds it.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(fd)

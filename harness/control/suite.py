@@ -167,8 +167,20 @@ class _Rows:
     def begin(self, total: int, already: int) -> None:
         return
 
+    def references(self, count: int) -> None:
+        return
+
+    def reference_started(self, request: TrialRequest) -> None:
+        return
+
+    def reference_ended(self, row: Row) -> None:
+        return
+
     def started(self, request: TrialRequest) -> None:
         self.running[request.trial_id] = (request, time.monotonic())
+
+    def waits(self, row: Row) -> None:
+        self.running.pop(row["trial"], None)
 
     def ended(self, row: Row) -> None:
         self.rows.append(row)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import threading
-import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,82 +14,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.outcome import is_failure
 from harness.report import wording
+from harness.report.counting import Progress, Started, StartedReference
 from harness.report.live import Standings
 from harness.report.names import fit
 
+__all__ = ["LiveProgress", "PlainProgress", "Progress", "make_progress"]
 PLAIN_EVERY_S = 10.0
 WIDTH = 80  # columns of a line in a log; the whole of what is shortened is in results.jsonl
 MOST_RUNNING = 8
-
-
-class Started(Protocol):
-    """What is read of a trial that starts."""
-
-    @property
-    def trial_id(self) -> str: ...
-
-
-class Progress:
-    """Counts; says nothing. The other displays build on it. `clock` gives seconds."""
-
-    def __init__(self) -> None:
-        self.total = self.done = self.failed = self.already = 0
-        self.running: dict[str, float] = {}
-        self.stopping = False
-        self.clock = time.monotonic
-        self._begun = self.clock()
-        self._mutex = threading.RLock()  # the live display draws from a thread of its own
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def begin(self, total: int, already: int) -> None:
-        """`total` trials are to run; `already` were finished before."""
-        with self._mutex:
-            self.total, self.already, self._begun = total, already, self.clock()
-
-    def started(self, request: Started) -> None:
-        """A trial starts."""
-        with self._mutex:
-            if not (self.running or self.done):
-                self._begun = self.clock()  # what came before, such as importing torch, comes only once
-            self.running[request.trial_id] = self.clock()
-
-    def ended(self, row: Mapping[str, Any]) -> None:
-        """A trial has ended or was skipped."""
-        with self._mutex:
-            self.running.pop(row["trial"], None)
-            if row["outcome"] not in ("skipped", "interrupted"):
-                self.done += 1
-                self.failed += any(is_failure(label) for label in row["outcomes"])
-
-    def interrupting(self) -> None:
-        """Ctrl-C was pressed. Called from a signal handler."""
-        self.stopping = True
-
-    def note(self, text: str) -> None:
-        """Something the user should know."""
-
-    def seconds_left(self) -> float | None:
-        """A guess by the trials so far; None before the first has ended."""
-        if not self.done or self.done >= self.total:
-            return None
-        return (self.clock() - self._begun) / self.done * (self.total - self.done)
-
-    def counts(self) -> str:
-        """`12/60 trials, 3 failed, about 2 min left`."""
-        said = f"{self.done}/{wording.plural(self.total, 'trial')}, {self.failed} failed"
-        if self.already:
-            said += f", {self.already} from before"
-        left = self.seconds_left()
-        return said + (f", about {wording.duration(left)} left" if left is not None else "")
 
 
 class PlainProgress(Progress):
@@ -107,22 +38,52 @@ class PlainProgress(Progress):
         super().begin(total, already)
         self._say(f"{wording.plural(total, 'trial')} to run" + (f", {already} from before" if already else ""))
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for line in self.kept_said():
+            self._say(line)
+
     def started(self, request: Started) -> None:
         super().started(request)
         if self._every:
             self._say(f"start {fit(request.trial_id, WIDTH - 6)}")
 
+    def reference_started(self, request: StartedReference) -> None:
+        super().reference_started(request)
+        if self._every:
+            self._say(f"start reference of {fit(request.scenario.id, WIDTH - 19)}")
+
+    def reference_ended(self, row: Mapping[str, Any]) -> None:
+        super().reference_ended(row)
+        if row["outcome"] not in ("ok", "interrupted"):
+            self._say_of(row)
+
+    def waits(self, row: Mapping[str, Any]) -> None:
+        super().waits(row)
+        self._tell(row)
+
     def ended(self, row: Mapping[str, Any]) -> None:
+        told = self.waiting.get(row["trial"])
         super().ended(row)
+        if told != tuple(row["outcomes"]):
+            self._tell(row)
+
+    def _tell(self, row: Mapping[str, Any]) -> None:
         if self._every or row["outcome"] not in ("ok", "skipped"):
-            took = f"{row.get('wall_s') or 0:.1f} s"
-            left = WIDTH - len(row["outcome"]) - len(took) - 2
-            self._say(f"{row['outcome']} {fit(row['trial'], left)} {took}")
-            if row.get("reason"):
-                self._say(f"  {textwrap.shorten(row['reason'], WIDTH - 2, placeholder=' …')}")
+            self._say_of(row)
         if self.clock() - self._said >= PLAIN_EVERY_S:
             self._said = self.clock()
             self._say(self.counts())
+            if waits := self.waits_said():
+                self._say(waits)
+
+    def _say_of(self, row: Mapping[str, Any]) -> None:
+        took = f"{row.get('wall_s') or 0:.1f} s"
+        left = WIDTH - len(row["outcome"]) - len(took) - 2
+        self._say(f"{row['outcome']} {fit(row['trial'], left)} {took}")
+        if row.get("reason"):
+            self._say(f"  {textwrap.shorten(row['reason'], WIDTH - 2, placeholder=' …')}")
 
     def interrupting(self) -> None:
         super().interrupting()
@@ -161,11 +122,27 @@ class LiveProgress(Progress):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._live.stop()
+        for line in self.kept_said():
+            self._console.print(Text(line))
+
+    def reference_ended(self, row: Mapping[str, Any]) -> None:
+        super().reference_ended(row)
+        if row["outcome"] not in ("ok", "interrupted"):
+            self._tell(row)
+
+    def waits(self, row: Mapping[str, Any]) -> None:
+        super().waits(row)
+        self._tell(row)
 
     def ended(self, row: Mapping[str, Any]) -> None:
+        told = self.waiting.get(row["trial"])
         super().ended(row)
         with self._mutex:
             self._standings.add(row)
+        if told != tuple(row["outcomes"]):
+            self._tell(row)
+
+    def _tell(self, row: Mapping[str, Any]) -> None:
         failed = row["outcome"] not in ("ok", "skipped")
         if failed or self._every:
             line = Text(f"{row['outcome']} ", style="red" if failed else "green")
@@ -187,10 +164,13 @@ class LiveProgress(Progress):
             lines: list[RenderableType] = [bar]
             if self.stopping:
                 lines.append(Text("ending the running trials; Ctrl-C again stops at once", style="yellow"))
-            elif self.total and not (self.running or self.done):
+            elif self.total and not (self.running or self.running_references or self.done):
                 lines.append(Text("starting the interpreter of the trials, which imports torch", style="dim"))
             now = self.clock()
-            for name, since in list(self.running.items())[:MOST_RUNNING]:
+            if waits := self.waits_said():
+                lines.append(Text(waits, style="dim"))
+            running = [(f"reference of {name}", since) for name, since in self.running_references.values()]
+            for name, since in [*running, *self.running.items()][:MOST_RUNNING]:
                 shown = fit(name, max(20, self._console.width - 10))
                 lines.append(Text(f"  {wording.duration(now - since):>6} {shown}", style="dim", no_wrap=True))
             table = self._standings.table(self._console.height - len(lines) - 1)

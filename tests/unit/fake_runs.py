@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.control.request import Row, TrialRequest
+from harness.control.request import OnStart, Row, TrialRequest
 from harness.control.rows import skipped_row
 from harness.core.matrix import Matrix, parse_matrix
 from harness.core.scenario import Scenario
@@ -77,14 +77,17 @@ class FakeExecutor:
     def run(
         self,
         trials: Sequence[TrialRequest],
-        on_start: Callable[[TrialRequest], None],
+        on_start: OnStart,
         on_row: Callable[[Row], None],
     ) -> None:
-        for number, request in enumerate(trials):
-            on_start(request)
+        number = -1  # of the trial
+        for request in trials:
+            if on_start(request) is False:
+                continue
             if request.extra.get("reference"):
                 on_row(make_row(request))
                 continue
+            number += 1
             assert request.folder.is_dir()
             assert not list(request.folder.iterdir())
             request.write_spec()

@@ -211,7 +211,7 @@ def go_on(progress: Progress, clock: Clock) -> None:
 def test_progress_guesses_the_time_that_is_left() -> None:
     progress = Progress()
     go_on(progress, Clock())
-    assert progress.counts() == "2/4 trials, 1 failed, 2 from before, about 65 s left"
+    assert progress.counts() == "2/4 trials, 1 failed, 2 from before, about 55 s left"
 
 
 def test_skipped_and_interrupted_trials_are_not_progress() -> None:
@@ -270,7 +270,7 @@ def test_a_terminal_gets_a_live_display() -> None:
     with console.capture() as captured:
         console.print(progress.render())
     text = captured.get()
-    assert "2/4 trials, 1 failed, 2 from before, about 65 s left" in text
+    assert "2/4 trials, 1 failed, 2 from before, about 55 s left" in text
     assert "5 s default--r2" in text
     assert "Ctrl-C again stops at once" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80

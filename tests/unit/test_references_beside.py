@@ -1,0 +1,427 @@
+"""References run beside the trials: what starts when, when a row is written, and that none is lost or written twice.
+
+The executor here has `jobs` places and no processes. Which of those that run ends next is each test's choice, so the
+orders that matter come about every time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_runs import make_row, matrix
+
+from harness.control import results, rundir
+from harness.control.caches import WarmCaches
+from harness.control.recovery import ASIDE
+from harness.control.references import References
+from harness.control.request import Row, TrialRequest
+from harness.control.rundir import RunFolder
+from harness.control.runner import carry_out, make_plan
+from harness.control.shared import SharedReferences
+from harness.core.matrix import Matrix
+from harness.report.progress import Progress
+
+ONE = 'schema = 1\n[defaults]\nrepeats = 3\n[axes]\nlock = ["none"]\n'  # one reference
+TWO = 'schema = 1\n[defaults]\nrepeats = 2\n[axes]\nlock = ["none", "first_step"]\ncheckpoint = ["none", "reentrant"]\n'
+Pick = Callable[[list[TrialRequest]], TrialRequest]
+
+
+def is_reference(request: TrialRequest) -> bool:
+    return bool(request.extra.get("reference"))
+
+
+def references_last(running: list[TrialRequest]) -> TrialRequest:
+    """The oldest trial that runs; a reference only when no trial does."""
+    return min(running, key=is_reference)
+
+
+def oldest(running: list[TrialRequest]) -> TrialRequest:
+    return running[0]
+
+
+def loses(*losses: float) -> dict[str, Any]:
+    return {"drafter-0": {"role": "drafter", "losses": list(losses)}}
+
+
+def ends_ok(request: TrialRequest) -> Row:
+    return make_row(request, workers=loses(5.0, 4.0), wall_s=7.25)
+
+
+class Places:
+    """Runs `jobs` requests at a time; `pick` says which ends next, `outcome` makes its row."""
+
+    def __init__(self, jobs: int, pick: Pick, outcome: Callable[[TrialRequest], Row] = ends_ok) -> None:
+        self.jobs, self.pick, self.outcome = jobs, pick, outcome
+        self.calls: list[list[TrialRequest]] = []
+        self.began: list[str] = []
+        self.ended: list[str] = []
+
+    def run(
+        self,
+        trials: Sequence[TrialRequest],
+        on_start: Callable[[TrialRequest], object],
+        on_row: Callable[[Row], None],
+    ) -> None:
+        self.calls.append(list(trials))
+        waiting, running = list(trials), list[TrialRequest]()
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.jobs:
+                    request = waiting.pop(0)
+                    on_start(request)
+                    assert request.folder.is_dir()
+                    request.write_spec()
+                    running.append(request)
+                    self.began.append(request.trial_id)
+                request = self.pick(running)
+                running.remove(request)
+                row = self.outcome(request)
+                if row["outcome"] not in ("setup_error", "crash"):
+                    result = {name: row[name] for name in ("trial", "outcome", "outcomes", "reason", "workers")}
+                    (request.folder / "result.json").write_text(json.dumps(result))
+                self.ended.append(request.trial_id)
+                on_row(row)
+        except KeyboardInterrupt:
+            for request in running:
+                on_row(make_row(request, "interrupted"))
+            raise
+
+    def close(self) -> None:
+        return
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RunFolder]:
+    with rundir.open_run(tmp_path / "run", resume=False) as opened:
+        opened.open_results(lambda note: None)
+        yield opened
+
+
+def go(folder: RunFolder, executor: Places, text: str = ONE, **rest: Any) -> bool:
+    """Run what is left of the matrix, as a command does; True when interrupted."""
+    loaded: Matrix = matrix(text)
+    plan = make_plan(loaded, loaded.scenarios, folder, repeats=loaded.repeats)
+    rest = {"references": References(folder.path, "float32"), "listener": Progress(), **rest}
+    return carry_out(plan, folder, executor, **rest)
+
+
+def lines(folder: RunFolder) -> list[Row]:
+    """The rows as they stand in the file, interrupted ones and all."""
+    return [json.loads(line) for line in (folder.path / results.RESULTS).read_text().splitlines()]
+
+
+def numerics(folder: RunFolder) -> dict[str, str]:
+    found = lines(folder)
+    assert len({row["trial"] for row in found}) == len(found), "a row is written once"
+    return {row["trial"]: row["oracles"].get("numerics", "not judged") for row in found}
+
+
+TRIALS = ["default--r0", "default--r1", "default--r2"]
+
+
+def test_trials_start_and_end_while_a_slow_reference_runs(folder: RunFolder) -> None:
+    at_its_end: list[int] = []
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        chosen = references_last(running)
+        if is_reference(chosen):
+            at_its_end.append(len(lines(folder)))
+        return chosen
+
+    executor = Places(2, pick)
+    assert not go(folder, executor)
+    assert executor.began[0] == TRIALS[0]
+    assert executor.began[1].startswith("reference-")
+    assert executor.ended[:3] == TRIALS, "all of them, before the reference"
+    assert at_its_end == [0], "no row that could not be judged"
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_reference_takes_a_place_as_a_trial_does(folder: RunFolder) -> None:
+    most = 0
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        nonlocal most
+        most = max(most, len(running))
+        return oldest(running)
+
+    executor = Places(2, pick)
+    go(folder, executor, TWO)
+    assert len(executor.calls) == 1, "by one executor, in one go"
+    assert most == 2
+
+
+def test_each_reference_stands_behind_the_first_trial_that_needs_it(folder: RunFolder) -> None:
+    executor = Places(1, oldest)
+    go(folder, executor, TWO)
+    (order,) = executor.calls
+    assert [is_reference(request) for request in order] == [False, True, False, True, *[False] * 6]
+    keys = [References(folder.path, "float32").key_of(request) for request in order]
+    assert keys[:4] == [keys[0], keys[0], keys[2], keys[2]]
+
+
+def test_with_one_job_a_failure_is_told_of_before_the_reference_begins(folder: RunFolder) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Listening(Progress):
+        def waits(self, row: Row) -> None:  # type: ignore[override]
+            super().waits(row)
+            told.append((row["outcome"], len(executor.began)))
+
+    executor = Places(1, oldest, lambda request: make_row(request, "fx_error", workers=loses(5.0)))
+    go(folder, executor, listener=Listening())
+    assert told == [("fx_error", 1)]
+
+
+def test_a_row_that_needs_no_reference_is_written_at_once(folder: RunFolder) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        if is_reference(request):
+            assert [row["outcome"] for row in lines(folder)] == ["setup_error", "crash"]
+            return ends_ok(request)
+        label = {0: "setup_error", 1: "crash", 2: "ok"}[request.repeat]
+        return make_row(request, label, workers=loses(5.0, 4.0) if label == "ok" else {})
+
+    assert not go(folder, Places(2, references_last, outcome))
+    assert numerics(folder) == dict(zip(TRIALS, ["not judged", "not judged", "ok"], strict=True))
+
+
+def test_a_row_that_waited_is_judged_as_any_other(folder: RunFolder) -> None:
+    go(folder, Places(2, references_last, lambda request: differs(request, 1)))
+    assert [row["outcomes"] for row in lines(folder)] == [["ok"], ["numerics"], ["ok"]]
+    assert {row["reference"] for row in lines(folder)} == {path.name for path in (folder.path / "references").iterdir()}
+
+
+def differs(request: TrialRequest, repeat: int) -> Row:
+    apart = not is_reference(request) and request.repeat == repeat
+    return make_row(request, workers=loses(5.0, 9.0 if apart else 4.0))
+
+
+def test_a_reference_that_fails_frees_what_waits_for_it(folder: RunFolder) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        return make_row(request, "hang", reason="slow") if is_reference(request) else ends_ok(request)
+
+    go(folder, Places(2, references_last, outcome))
+    assert set(numerics(folder).values()) == {"unavailable: the reference itself ended as hang: slow"}
+
+
+def test_nothing_of_a_row_that_waited_is_left_behind(folder: RunFolder) -> None:
+    go(folder, Places(2, references_last))
+    assert not list(folder.path.glob(f"trials/*/{ASIDE}"))
+
+
+def interrupted_by_the_reference(running: list[TrialRequest]) -> TrialRequest:
+    """Ctrl-C when only a reference is left to run."""
+    if all(map(is_reference, running)):
+        raise KeyboardInterrupt
+    return references_last(running)
+
+
+def test_rows_that_an_interrupt_finds_waiting_are_judged_by_the_run_that_resumes(folder: RunFolder) -> None:
+    progress = Progress()
+    assert go(folder, Places(2, interrupted_by_the_reference), listener=progress)
+    assert lines(folder) == []
+    assert list(progress.waiting) == TRIALS
+    executor = Places(2, oldest, lambda request: differs(request, 0))
+    assert not go(folder, executor)
+    assert [is_reference(request) for (request,) in executor.calls] == [True], "no trial is run again"
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+    assert {row["wall_s"] for row in lines(folder)} == {7.25}, "the row of then, with what the executor had seen"
+
+
+def test_a_reference_that_was_interrupted_is_none(folder: RunFolder) -> None:
+    references = References(folder.path, "float32")
+    go(folder, Places(2, interrupted_by_the_reference), references=references)
+    assert lines(folder) == [], "and they are not written as beyond judging"
+    (key,) = references.claim(make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1).requests)
+    assert not references.knows(key)
+
+
+class Killed(BaseException):
+    """The end of the process, as far as a test can have one."""
+
+
+def killed_by_the_reference(running: list[TrialRequest]) -> TrialRequest:
+    if all(map(is_reference, running)):
+        raise Killed
+    return references_last(running)
+
+
+@pytest.mark.parametrize("left", ["whole", "torn", "none"])
+def test_what_a_killed_run_had_not_judged_is_recovered_and_judged(folder: RunFolder, left: str) -> None:
+    """From the row that was set aside; from the trial's result where the kill came before that, or into it."""
+    with pytest.raises(Killed):
+        go(folder, Places(2, killed_by_the_reference))
+    for aside in folder.path.glob(f"trials/*/{ASIDE}"):
+        if left == "torn":
+            aside.write_text(aside.read_text()[:40])
+        elif left == "none":
+            aside.unlink()
+    executor = Places(2, oldest)
+    assert not go(folder, executor)
+    assert [is_reference(request) for (request,) in executor.calls] == [True]
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_reference_that_ended_before_the_kill_is_not_made_again(folder: RunFolder) -> None:
+    """And what waited for it is judged first of all."""
+
+    class Stops(Progress):
+        def reference_ended(self, row: Row) -> None:  # type: ignore[override]
+            raise Killed
+
+    with pytest.raises(Killed):
+        go(folder, Places(1, oldest), listener=Stops())
+    assert lines(folder) == []
+    written: list[int] = []
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        written.append(len(lines(folder)))
+        return oldest(running)
+
+    executor = Places(1, pick)
+    go(folder, executor)
+    assert executor.ended == TRIALS[1:]
+    assert written == [1, 2]
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_kill_between_the_row_and_what_was_set_aside_writes_no_row_twice(folder: RunFolder) -> None:
+    with pytest.raises(Killed):
+        go(folder, Places(2, killed_by_the_reference))
+    asides = {path: path.read_text() for path in folder.path.glob(f"trials/*/{ASIDE}")}
+    go(folder, Places(2, oldest))
+    for path, text in asides.items():
+        path.write_text(text)
+    executor = Places(2, oldest)
+    go(folder, executor)
+    assert executor.calls == []
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_kill_before_the_row_is_on_disk_keeps_what_was_set_aside(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(row: Row) -> None:
+        raise Killed
+
+    monkeypatch.setattr(folder, "append", killed)
+    with pytest.raises(Killed):
+        go(folder, Places(2, references_last))
+    monkeypatch.undo()
+    go(folder, Places(2, oldest))
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+    assert {row["wall_s"] for row in lines(folder)} == {7.25}
+
+
+def test_an_interrupt_while_rows_are_judged_loses_none_of_them(folder: RunFolder) -> None:
+    """Ctrl-C behind the first of three: their reference is there, so the other two are written as well."""
+
+    class Presses(Progress):
+        pressed = False
+
+        def ended(self, row: Row) -> None:  # type: ignore[override]
+            super().ended(row)
+            self.pressed = True
+
+    progress = Presses()
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        yield
+        if progress.pressed and progress.done:
+            progress.pressed, progress.done = False, 0
+            raise KeyboardInterrupt
+
+    assert go(folder, Places(2, references_last), listener=progress, held=held)
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_reference_warms_no_cache_of_a_trial(folder: RunFolder) -> None:
+    text = 'schema = 1\n[defaults]\nrepeats = 1\n[axes]\ncache = ["warm", "cold"]\n'
+    executor = Places(2, oldest)
+    go(folder, executor, text, caches=WarmCaches(folder.path))
+    primers, together = executor.calls
+    assert [request.trial_id for request in primers] == ["prime-cache=warm"]
+    (reference,) = [request for request in together if is_reference(request)]
+    assert reference.scenario.cache == "cold"
+    assert "cache_dir" not in reference.extra
+    assert not reference.probes
+    assert [bool(request.extra.get("cache_dir")) for request in together if not is_reference(request)] == [True, False]
+
+
+def test_rows_that_wait_are_not_held_in_memory(folder: RunFolder) -> None:
+    """60 rows of 100 kB; less than two of them when the last waits."""
+    held: list[int] = []
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        chosen = references_last(running)
+        if is_reference(chosen):
+            held.append(tracemalloc.get_traced_memory()[0])
+        return chosen
+
+    text = ONE.replace("repeats = 3", "repeats = 60")
+    executor = Places(2, pick, lambda request: make_row(request, workers=loses(5.0), stuff="x" * 100_000))
+    tracemalloc.start()
+    go(folder, executor, text)
+    tracemalloc.stop()
+    assert held[0] < 1_000_000
+    assert len(lines(folder)) == 60
+
+
+def in_time(call: Callable[[], object]) -> None:
+    """On a thread that is given up after a while, for what would wait for ever if it were wrong."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("left_one", [True, False])
+def test_trials_start_while_another_process_makes_their_reference(folder: RunFolder, left_one: bool) -> None:
+    """Where it makes none after all, this one does."""
+    other = SharedReferences(folder.path, "float32")
+    plan = make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1)
+    (theirs,) = other.claim(plan.requests).values()
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        if len(executor.ended) == 2:  # the last of the trials ends: now theirs does
+            if left_one:
+                (theirs.folder / "result.json").write_text(json.dumps({"outcome": "ok", "workers": loses(5.0, 4.0)}))
+            other.release()
+        return oldest(running)
+
+    executor = Places(1, pick)
+    in_time(lambda: go(folder, executor, references=SharedReferences(folder.path, "float32")))
+    assert executor.ended[:3] == TRIALS
+    assert len(executor.ended) == (3 if left_one else 4)
+    assert numerics(folder) == dict.fromkeys(TRIALS, "ok")
+
+
+def test_a_reference_is_free_for_others_once_it_has_ended(folder: RunFolder) -> None:
+    """Also while the trials of the process that made it go on: here it left nothing that others could take."""
+    plan = make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1)
+    other = SharedReferences(folder.path, "float32")
+    seen: list[int] = []
+
+    class Listening(Progress):
+        def started(self, request: Any) -> None:
+            super().started(request)
+            seen.append(len(other.claim(plan.requests)))
+            other.release()
+
+        def reference_started(self, request: Any) -> None:
+            super().reference_started(request)
+            seen.append(len(other.claim(plan.requests)))
+
+    executor = Places(
+        1, oldest, lambda request: make_row(request, "crash") if is_reference(request) else ends_ok(request)
+    )
+    go(folder, executor, references=SharedReferences(folder.path, "float32"), listener=Listening())
+    assert seen == [0, 0, 1, 1], "not while it is to run or runs"
