@@ -19,7 +19,7 @@ those has failed or was certified too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.belief import Belief, Opinion
@@ -153,6 +153,21 @@ class Bisector:
         ]
         return left[:size]
 
+    def asks(self, size: int) -> list[Ask]:
+        """While `next` is a plan: that, and others to run beside it, at most `size` together.
+
+        Only those that will be asked in any case: no answer to one before it, asked now or later, can save the trials.
+        """
+        found: list[Ask] = []
+        earlier: list[Ask] = []
+        for ask in self._plans():
+            if len(found) == size:
+                break
+            if not any(self._may_save(other, ask) for other in earlier):
+                found.append(ask)
+            earlier.append(ask)
+        return found
+
     def conclude(self, stopped: str = "") -> Answer:
         """The answer as things stand. `stopped`: what ended the search early, if anything did."""
         opinion = self._opinion() if self._candidates() else None
@@ -171,19 +186,29 @@ class Bisector:
     # the phases, in order; each gives a step, or None when it is over
 
     def _plan(self) -> Ask | None:
+        return next(self._plans(), None)
+
+    def _plans(self) -> Iterator[Ask]:
+        """What is to be asked as things stand, in order."""
         for name in self.order.names if self._hazards else ():
             standing = self.ladder.standings[name]
             for hazard in self._hazards:
                 if standing.failed or hazard in standing.plans or self.ladder.cannot_run(name):
                     continue
                 if not self._excluded_below(hazard, name):
-                    return Ask(hazard, name)
-        return None
+                    yield Ask(hazard, name)
 
     def _excluded_below(self, hazard: str, name: str) -> bool:
         """A lock stood against the plan under a strategy that holds less, so it does under this one too."""
         found = (self.ladder.standings[lower].plans.get(hazard) for lower in self.order.below[name])
         return hazard not in self._by_locks and any(plan is not None and plan.ending == EXCLUDED for plan in found)
+
+    def _may_save(self, one: Ask, other: Ask) -> bool:
+        """Whether the answer to `one` can make `other` needless: a witness of the strategy, or excluded by less than it."""
+        if one.strategy == other.strategy:
+            return True
+        below = one.strategy in self.order.below[other.strategy]
+        return below and one.hazard == other.hazard and other.hazard not in self._by_locks
 
     def _first_look(self) -> Run | None:
         """Does it fail at all, and under which schedule?"""

@@ -13,7 +13,7 @@ import typer
 from harness.commands.options import Python, Quiet
 
 if TYPE_CHECKING:
-    from harness.control.request import Executor, Row, TrialRequest
+    from harness.control.request import Executor, OnStart, Row, TrialRequest
 
 
 def replay(
@@ -79,7 +79,7 @@ class _Told:
     def run(
         self,
         trials: Sequence[TrialRequest],
-        on_start: Callable[[TrialRequest], None],
+        on_start: OnStart,
         on_row: Callable[[Row], None],
     ) -> None:
         """As the executor does."""

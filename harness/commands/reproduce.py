@@ -35,6 +35,12 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", "-j", min=1, metavar="N", help="Trials that run at the same time; load can change who comes first."
+        ),
+    ] = 1,
     python: Python = None,
     timeout: Annotated[float, typer.Option(min=1.0, metavar="S", help="Seconds a trial may take.")] = 300.0,
     out: Annotated[
@@ -75,7 +81,7 @@ def reproduce(
             emit(f"{case.name}: cannot run here: {reason}\n")
         raise typer.Exit(nothing.exit_code)
     folder = trials_folder(out, f"reproduce-{case.name}")
-    executor = make_executor("local", python=str(environment["executable"]))
+    executor = make_executor("local", python=str(environment["executable"]), jobs=jobs)
     try:
         found = run_plan(
             case,

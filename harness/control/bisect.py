@@ -169,11 +169,11 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
         if isinstance(step, Ask):
             phase.say("carrying out plans")
             try:
-                told = oracle.ask(step.hazard, step.strategy)
+                for told in oracle.ask(bisector.asks(opened.options.jobs)):
+                    append_plan(opened.folder.path, told)
+                    bisector.record(told)
             except KeyboardInterrupt:
                 return bisector.conclude(INTERRUPTED)
-            append_plan(opened.folder.path, told)
-            bisector.record(told)
             continue
         left = budget.left(bisector.ladder.trials)
         phase.say(_PHASES[step[0].purpose].format(step[0].strategy))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
 from harness.analysis.turning import Turn, TurningPoints, Version
 from harness.control import rundir
@@ -195,7 +196,7 @@ class _Search:
             if stopped:
                 return stopped
             try:
-                told = oracle.ask(hazard, self._question.contexts[0].lock)
+                [told] = oracle.ask([Ask(hazard, self._question.contexts[0].lock)])
             except KeyboardInterrupt:
                 return INTERRUPTED
             append_plan(folder, told)

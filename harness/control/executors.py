@@ -23,7 +23,7 @@ from harness.core.errors import UserError
 
 from .evidence import pyspy_dump, wait_for_stacks, why_stuck
 from .gpu_load import GpuLoad
-from .request import Executor, Row, TrialRequest
+from .request import Executor, OnStart, Row, TrialRequest
 from .rows import Ending, trial_row
 from .server_client import ServerDied, StartServer
 
@@ -72,7 +72,7 @@ class LocalExecutor:
     def run(
         self,
         trials: Sequence[TrialRequest],
-        on_start: Callable[[TrialRequest], None],
+        on_start: OnStart,
         on_row: Callable[[Row], None],
     ) -> None:
         """Run all trials; a row is reported when its process group is gone."""
@@ -82,8 +82,8 @@ class LocalExecutor:
             while waiting or self._running:
                 while waiting and self._ready and len(self._running) < self._jobs:
                     request = waiting.popleft()
-                    on_start(request)
-                    self._launch(request)
+                    if on_start(request) is not False:
+                        self._launch(request)
                 self._turn()
         except ServerDied as died:
             self._server_died(died, waiting, on_start)
@@ -238,15 +238,14 @@ class LocalExecutor:
         while self._running and time.monotonic() < deadline:
             self._turn()
 
-    def _server_died(
-        self, died: ServerDied, waiting: deque[TrialRequest], on_start: Callable[[TrialRequest], None]
-    ) -> None:
+    def _server_died(self, died: ServerDied, waiting: deque[TrialRequest], on_start: OnStart) -> None:
         """Every trial gets its row: the interpreter, not a lock, is at fault."""
         for running in list(self._running.values()):
             running.how = "killed" if running.pid is not None else "exited"
             self._ended(running, None, f"the start server died: {died}")
         for request in waiting:
-            on_start(request)
+            if on_start(request) is False:
+                continue
             request.write_spec()
             (request.folder / "stdout.txt").write_text(died.text[-STDOUT_CAP:], encoding="utf-8")
             self._on_row(trial_row(request, Ending(None, "exited", 0.0, None, f"the start server died: {died}")))

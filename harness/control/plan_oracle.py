@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
+from harness.control.batches import Work, together
 from harness.control.bisect_question import Question
-from harness.control.reproduce import Reproduction, reproduce
+from harness.control.reproduce import Reproduction, reproducing
 from harness.control.request import Executor
 from harness.control.skips import visible_gpus
 from harness.core.case import Case
@@ -38,8 +40,8 @@ class PlanOracle(Protocol):
         """Those of the hazards that a lock can bring about by itself."""
         ...
 
-    def ask(self, hazard: str, lock: str) -> PlanResult:
-        """Carry the hazard's plan out under this strategy."""
+    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+        """Carry each hazard's plan out under its strategy, all at the same time; an answer as soon as it is there."""
         ...
 
 
@@ -58,9 +60,9 @@ class NoPlans:
         """None."""
         return ()
 
-    def ask(self, hazard: str, lock: str) -> PlanResult:
+    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
         """Is never asked."""
-        raise AssertionError(f"no plan of {hazard} to ask about under {lock}")
+        raise AssertionError(f"no plans to ask about: {asks}")
 
 
 def no_plans(*_: object) -> PlanOracle:
@@ -152,22 +154,28 @@ class ReproducingOracle:
         """Those that show as a deadlock or a hang and as nothing else."""
         return {name for name, case in self._cases.items() if set(case.effect.labels) <= set(FROM_LOCKS)}
 
-    def ask(self, hazard: str, lock: str) -> PlanResult:
-        """One time; the binding of roles is searched through as `harness reproduce` does."""
-        done = []
+    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+        """One time each, without counterfactual; bindings are searched through as `harness reproduce` does."""
+        works = {f"{ask.hazard}--{ask.strategy}": self._work(ask.hazard, ask.strategy) for ask in asks}
+        for _, result in together(self._executor, works):
+            reason = f" ({result.reason})" if result.reason else ""
+            self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
+            yield result
+
+    def _work(self, hazard: str, lock: str) -> Work[PlanResult]:
+        done: list[Reproduction] = []
         for number, context in enumerate(self._contexts):
             scenario = context.replace(lock=lock)
             case = dataclasses.replace(self._cases[hazard], scenario=scenario, settings=self._pipeline)
             folder = self._folder(f"{hazard}--{scenario.replace(schedule='none').id}--{number}")
-            done.append(
-                reproduce(case, self._executor, folder, times=1, note=lambda _: None, timeout_s=self._timeout_s)
+            found = yield from reproducing(
+                case, folder, times=1, note=lambda _: None, timeout_s=self._timeout_s, counterfactual=False
             )
-            if done[-1].ending.name == REPRODUCED:
+            done.append(found)
+            if found.ending.name == REPRODUCED:
                 break
-        found = next((one for one in done if one.ending.name == REPRODUCED), done[0])
-        result = self._result(hazard, lock, found, sum(one.tried for one in done))
-        self._note(f"plan of {hazard} under {lock}: {result.ending}" + (f" ({result.reason})" if result.reason else ""))
-        return result
+        decisive = next((one for one in done if one.ending.name == REPRODUCED), done[0])
+        return self._result(hazard, lock, decisive, sum(one.tried for one in done))
 
     def _result(self, hazard: str, lock: str, found: Reproduction, trials: int) -> PlanResult:
         witness = None

@@ -2,18 +2,21 @@
 
 The first time looks everywhere before it says that a plan is infeasible: every way to bind the roles to workers, and in
 each trial the first K occurrences (the schedule sees to those). Later times run the binding that gave the first time's
-ending. The counterfactual runs as often, once the plan was reproduced.
+ending. The counterfactual runs as often, once the plan was reproduced. What does not wait for another's ending goes to the
+executor in one batch; of that, what is no longer needed does not start.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.control.batches import Batch, Work, alone
+from harness.control.bindings import Ways
+from harness.control.repeats import Note, One, Times
 from harness.control.request import Executor, Row, TrialRequest
 from harness.core.case import Case
 from harness.core.endings import Ending, combine, judge
@@ -28,18 +31,19 @@ from harness.core.plan import (
     Plan,
     bind,
 )
+from harness.core.scenario import Scenario
 
-MOST_BINDINGS = 60
 DEADLOCK_S = 1.0
 """How long a wait-for cycle must stand to be called a deadlock. Shorter than in a run: the plan has brought it about, so it
 is no chance meeting of waits that will resolve itself."""
 
-Note = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of all times. `tried`: how many bindings; `trial`: the folder of the trial that `ending` is about."""
+    """What came of all times. `trial`: the folder of the trial that `ending` is about.
+
+    `tried`: how many bindings; `merged`: how many more were not, as they differ from one of these in nothing.
+    """
 
     case: Case
     times: int
@@ -48,6 +52,7 @@ class Reproduction:
     trial: str
     tried: int
     row: Row
+    merged: int = 0
     counterfactual_times: int = 0
     counterfactual_reproduced: int = 0
     counterfactual_ordered: int = 0  # of which the harmless order did come about
@@ -79,6 +84,7 @@ class Reproduction:
             "ending": self.ending.name,
             "reason": self.ending.reason,
             "bindings_tried": self.tried,
+            "bindings_merged": self.merged,
             "occurrences": OCCURRENCES,
             "counterfactual": {
                 "times": self.counterfactual_times,
@@ -96,8 +102,18 @@ class Reproduction:
 def reproduce(
     case: Case, executor: Executor, folder: Path, *, times: int, note: Note, timeout_s: float = 300.0
 ) -> Reproduction:
-    """Run the case so many times. `timeout_s`: of one trial. `note` is told of each ending."""
-    return _Reproducer(case, executor, folder, note, timeout_s).run(times)
+    """Run the case so many times, as many at once as the executor has jobs.
+
+    `timeout_s`: of one trial. `note` is told of each ending, in the order of times.
+    """
+    return alone(executor, reproducing(case, folder, times=times, note=note, timeout_s=timeout_s))
+
+
+def reproducing(
+    case: Case, folder: Path, *, times: int, note: Note, timeout_s: float = 300.0, counterfactual: bool = True
+) -> Work[Reproduction]:
+    """As `reproduce`, for whoever has more to run on the same executor; on request without the counterfactual."""
+    return _Reproducer(case, folder, note, timeout_s).work(times, counterfactual)
 
 
 def not_run(case: Case, reason: str, torch: str) -> Reproduction:
@@ -107,86 +123,115 @@ def not_run(case: Case, reason: str, torch: str) -> Reproduction:
 
 
 class _Reproducer:
-    def __init__(self, case: Case, executor: Executor, folder: Path, note: Note, timeout_s: float) -> None:
+    def __init__(self, case: Case, folder: Path, note: Note, timeout_s: float) -> None:
         self._case = case
-        self._executor = executor
         self._folder = folder
         self._note = note
         self._timeout_s = timeout_s
-        self._count = 0
+        self._count = 0  # of trials that were started
 
-    def run(self, times: int) -> Reproduction:
-        plan = self._case.plan
-        endings: Counter[str] = Counter()
-        seconds: list[float] = []
-        best, chosen, tried = self._look_everywhere(plan)
-        endings[best.ending.name] += 1
-        seconds.append(best.row["wall_s"])
-        self._note(f"1/{times}: {_said(best)}")
-        for time in range(2, times + 1):
-            one = self._trial(chosen)
-            if one.ending.name != best.ending.name and one.ending.name != REPRODUCED:
-                one, chosen, _ = self._look_everywhere(plan)
-            if one.ending.name == REPRODUCED and best.ending.name != REPRODUCED:
-                best = one
-            endings[one.ending.name] += 1
-            seconds.append(one.row["wall_s"])
-            self._note(f"{time}/{times}: {_said(one)}")
-        found = Reproduction(self._case, times, endings, best.ending, best.trial, tried, best.row, seconds=seconds)
-        if not found.reproduced or plan.counterfactual is None:
+    def work(self, times: int, counterfactual: bool) -> Work[Reproduction]:
+        first = yield from self._look_everywhere()
+        told = Times(times, first.one, self._note)
+        chosen = first.plan
+        while told.left:
+            begun = len(told.done)
+
+            def ended(number: int, one: One, begun: int = begun) -> None:
+                told.ended(begun + number, one)
+
+            yield from self._trials([chosen] * told.left, ended, lambda _: not told.enough)
+            while told.strange:
+                again = yield from self._look_everywhere()
+                chosen = again.plan
+                told.settle(again.one)
+        found = Reproduction(
+            self._case,
+            times,
+            Counter(one.ending.name for one in told.done),
+            told.best.ending,
+            told.best.trial,
+            first.tried,
+            told.best.row,
+            merged=first.merged,
+            seconds=[one.row["wall_s"] for one in told.done],
+        )
+        if not (counterfactual and found.reproduced) or self._case.plan.counterfactual is None:
             return found
-        return self._with_counterfactual(found, plan, times)
+        return (yield from self._with_counterfactual(found, times))
 
-    def _look_everywhere(self, plan: Plan) -> tuple[_One, Plan, int]:
-        """The free binding; unless that reproduced it, all others. The decisive trial, its plan, and how many were run."""
-        first = self._trial(plan)
+    def _look_everywhere(self) -> Work[_Look]:
+        """The free binding; unless that reproduced it, all others, up to the first that does."""
+        plan = self._case.plan
+        done = [((yield from self._trials([plan]))[0], plan)]
+        first = done[0][0]
         if first.ending.name == REPRODUCED or not plan.steps:
-            return first, plan, 1
-        done = [(first, plan)]
-        for binding in bindings(plan, _workers(first.row)):
-            bound = bind(plan, binding)
-            done.append((self._trial(bound), bound))
-            if done[-1][0].ending.name == REPRODUCED:
-                break
+            return _Look(first, plan, 1, 0)
+        ways = Ways(self._case, _workers(first.row))
+        ways.ended(first.ending, first.row)
+        bound = [bind(plan, binding) for binding in ways.all]
+        others = yield from self._trials(bound, lambda _, one: ways.ended(one.ending, one.row), ways.needed)
+        done += [(others[number], bound[number]) for number in sorted(others)]
         decisive = combine([one.ending for one, _ in done])
         one, chosen = next((one, bound) for one, bound in done if one.ending is decisive)
-        return one, chosen, len(done)
+        return _Look(one, chosen, len(done), ways.merged)
 
-    def _with_counterfactual(self, found: Reproduction, plan: Plan, times: int) -> Reproduction:
-        assert plan.counterfactual is not None
-        other = plan.without_effect()
-        scenario = self._case.scenario.replace(**plan.counterfactual.axes)
-        settings = {**self._case.settings, **plan.counterfactual.settings}
-        shown = ordered = 0
-        for _ in range(times):
-            row, _ = self._run(other, scenario, settings, "counterfactual")
-            shown += self._case.effect.seen(row)
-            ordered += not other.steps or (row.get("schedule") or {}).get("order") == ORDER_DONE
+    def _with_counterfactual(self, found: Reproduction, times: int) -> Work[Reproduction]:
+        counterfactual = self._case.plan.counterfactual
+        assert counterfactual is not None
+        other = self._case.plan.without_effect()
+        scenario = self._case.scenario.replace(**counterfactual.axes)
+        settings = {**self._case.settings, **counterfactual.settings}
+        requests = [self._request(other, scenario, settings, number, "counterfactual") for number in range(times)]
+        rows: list[Row] = []
+        yield Batch(requests, lambda _, row: rows.append(row))
+        self._count += times
+        shown = sum(self._case.effect.seen(row) for row in rows)
+        ordered = sum(not other.steps or (row.get("schedule") or {}).get("order") == ORDER_DONE for row in rows)
         self._note(f"counterfactual: {shown}/{times}")
         values = {**vars(found), "counterfactual_times": times, "counterfactual_reproduced": shown}
         return Reproduction(**{**values, "counterfactual_ordered": ordered})
 
-    def _trial(self, plan: Plan) -> _One:
-        row, trial = self._run(plan, self._case.scenario, self._case.settings, "plan")
-        return _One(judge(plan, self._case.effect, row), row, trial)
+    def _trials(
+        self,
+        plans: Sequence[Plan],
+        ended: Callable[[int, One], None] = lambda number, one: None,
+        needed: Callable[[int], bool] = lambda number: True,
+    ) -> Work[dict[int, One]]:
+        """A trial of each plan, by its number here; of those that were not needed when their turn came there is none."""
+        requests = [self._request(plan, self._case.scenario, self._case.settings, n) for n, plan in enumerate(plans)]
+        number = {request.trial_id: n for n, request in enumerate(requests)}
+        done: dict[int, One] = {}
+        late: list[int] = []
 
-    def _run(self, plan: Plan, scenario: Any, settings: Mapping[str, Any], what: str) -> tuple[Row, str]:
-        self._count += 1
-        name = f"{self._count:03d}-{what}"
-        folder = self._folder / "trials" / name
-        folder.mkdir(parents=True)
-        rows: list[Row] = []
-        request = TrialRequest(
+        def on_end(request: TrialRequest, row: Row) -> None:
+            n = number[request.trial_id]
+            done[n] = One(judge(plans[n], self._case.effect, row), row, str(request.folder))
+            if row["outcome"] == "interrupted":  # if by Ctrl-C, then nothing of it is told
+                late.append(n)
+            else:
+                ended(n, done[n])
+
+        yield Batch(requests, on_end, lambda request: needed(number[request.trial_id]))
+        for n in late:
+            ended(n, done[n])
+        self._count += max(done, default=-1) + 1
+        return done
+
+    def _request(
+        self, plan: Plan, scenario: Scenario, settings: Mapping[str, Any], number: int, what: str = "plan"
+    ) -> TrialRequest:
+        """The `number`-th of the next batch."""
+        name = f"{self._count + number + 1:03d}-{what}"
+        return TrialRequest(
             name,
             scenario.replace(schedule="directed"),
             0,
-            folder,
+            self._folder / "trials" / name,
             pipeline=dict(settings),
             timeout_s=self._timeout_s,
             extra={"plan": plan.to_json(), "occurrences": OCCURRENCES, **QUICK},
         )
-        self._executor.run([request], lambda _: None, rows.append)
-        return rows[0], str(folder)
 
 
 QUICK: Mapping[str, Any] = {"deadlock_s": DEADLOCK_S, "native_stacks": False}
@@ -194,26 +239,14 @@ QUICK: Mapping[str, Any] = {"deadlock_s": DEADLOCK_S, "native_stacks": False}
 
 
 @dataclass(frozen=True)
-class _One:
-    ending: Ending
-    row: Row
-    trial: str
+class _Look:
+    """The decisive trial, its plan, and how many bindings were run, and how many not for being like another."""
 
-
-def bindings(plan: Plan, workers: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Every way to give each role a worker of its kind, no worker two roles; the first `MOST_BINDINGS` of them."""
-    candidates: list[list[tuple[str, str]]] = []
-    for role, kind in plan.roles.items():
-        fitting = [name for name, of in sorted(workers.items()) if kind in ("any", name, of)]
-        candidates.append([(role, name) for name in fitting] or [(role, kind)])
-    found = (dict(pairs) for pairs in itertools.product(*candidates) if len({name for _, name in pairs}) == len(pairs))
-    return itertools.islice(found, MOST_BINDINGS)
+    one: One
+    plan: Plan
+    tried: int
+    merged: int
 
 
 def _workers(row: Row) -> dict[str, str]:
     return {name: str(worker["role"]) for name, worker in row.get("workers", {}).items()}
-
-
-def _said(one: _One) -> str:
-    reason = f" ({one.ending.reason})" if one.ending.reason else ""
-    return f"{one.ending.name}{reason}"

@@ -46,13 +46,17 @@ class TrialRequest:
         return path
 
 
+OnStart = Callable[[TrialRequest], bool | None]
+"""Told of a trial before it starts. It may say False: not needed any more. Then it does not start, and has no row."""
+
+
 class Executor(Protocol):
     """Runs trials, each in a fresh process, and reports a row for each as it ends."""
 
     def run(
         self,
         trials: Sequence[TrialRequest],
-        on_start: Callable[[TrialRequest], None],
+        on_start: OnStart,
         on_row: Callable[[Row], None],
     ) -> None:
         """Run all; on KeyboardInterrupt end what runs (rows `interrupted`) and raise it again."""

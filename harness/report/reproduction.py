@@ -41,4 +41,6 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
             console.print(Text(f"the lock: {told['lock']}, held by {told['holder']}"))
         tried = "binding" if found.tried == 1 else "bindings"
         console.print(Text(f"tried: {found.tried} {tried} of the roles, the first {OCCURRENCES} occurrences in each"))
+        if found.merged:
+            console.print(Text(f"not tried: {found.merged} that only exchange workers which nothing tells apart"))
     console.print(Text(f"trial: {found.trial}"), soft_wrap=True)

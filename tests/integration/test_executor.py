@@ -55,6 +55,28 @@ def run(executor: LocalExecutor, *requests: TrialRequest) -> dict[str, dict[str,
     return rows
 
 
+def test_a_trial_that_is_no_longer_needed_does_not_start(executor: LocalExecutor, tmp_path: Path) -> None:
+    """It is asked when its turn comes: of four with two jobs the third, as one has ended by then."""
+    names = ["a", "b", "c", "d"]
+    requests = []
+    for name in names:
+        (tmp_path / name).mkdir()
+        requests.append(TrialRequest(name, Scenario(workload="nothing"), 0, tmp_path / name, timeout_s=60.0))
+    asked: list[tuple[str, int]] = []
+    rows: list[str] = []
+
+    def on_start(request: TrialRequest) -> bool:
+        asked.append((request.trial_id, len(rows)))
+        return not rows
+
+    executor.run(requests, on_start, lambda row: rows.append(row["trial"]))
+    assert asked[:2] == [("a", 0), ("b", 0)], "two at the same time"
+    assert [name for name, _ in asked] == names
+    assert min(ended for _, ended in asked[2:]) == 1
+    assert sorted(rows) == ["a", "b"]
+    assert not list((tmp_path / "c").iterdir())
+
+
 def test_a_good_trial_is_ok_and_leaves_its_files(executor: LocalExecutor, tmp_path: Path) -> None:
     request = request_for(tmp_path, "nothing", axes={"steps": 3, "drafters": 2})
     row = run(executor, request)["nothing"]

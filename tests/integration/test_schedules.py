@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness.control.bindings import bindings
 from harness.control.executors import LocalExecutor
 from harness.control.minimise import minimise, read_pair
 from harness.control.replay import read_trial, replay
-from harness.control.reproduce import bindings, reproduce
+from harness.control.reproduce import reproduce
 from harness.control.request import TrialRequest
 from harness.core.case import Case
 from harness.core.endings import Effect

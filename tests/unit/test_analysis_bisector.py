@@ -274,6 +274,38 @@ def test_what_a_lock_excludes_is_excluded_by_all_that_hold_more() -> None:
         assert asked == list(expected), "but a lock can bring a deadlock about where it holds more"
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_side_by_side_are_those_that_are_asked_one_by_one(seed: int) -> None:
+    hazards = ("h1", "h2", "h3")
+    dice = random.Random(seed)
+    endings = {
+        (hazard, name): dice.choice(["reproduced", "excluded", "excluded", "harmless"])
+        for hazard in hazards
+        for name in DESIGN.names
+    }
+    asked: dict[int, list[Ask]] = {}
+    for size in (1, 4):
+        bisector = Bisector(DESIGN, hazards=hazards, by_locks=("h3",))
+        asked[size] = []
+        while isinstance(step := bisector.batch(size), Ask):
+            asks = bisector.asks(size)
+            assert asks[0] == step
+            assert len({ask.strategy for ask in asks}) == len(asks) <= size
+            asked[size] += asks
+            for ask in reversed(asks):
+                bisector.record(PlanResult(ask.hazard, ask.strategy, endings[ask.hazard, ask.strategy], witness={}))
+    assert len(asked[4]) == len(asked[1])
+    assert set(asked[4]) == set(asked[1])
+
+
+def test_plans_of_strategies_that_cannot_be_compared_run_side_by_side() -> None:
+    bisector = Bisector(strategy_order(["none", "per_call", "per_forward", "compile_gate"]), hazards=("h",))
+    assert bisector.asks(4) == [Ask("h", "none")]
+    bisector.record(PlanResult("h", "none", "reproduced", witness={}))
+    assert bisector.asks(4) == [Ask("h", "per_call"), Ask("h", "compile_gate")]
+    assert bisector.asks(1) == [Ask("h", "per_call")]
+
+
 def test_a_plan_that_does_not_come_about_is_no_evidence_of_safety() -> None:
     bisector = Bisector(LADDER, hazards=("h",))
     while isinstance(step := bisector.next(), Ask):

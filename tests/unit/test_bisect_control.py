@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from fake_runs import FX_ERROR, FakeExecutor, make_row
 
 from harness import cli
+from harness.analysis.bisector import Ask
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import PlanResult
 from harness.control import bisect as control
@@ -307,6 +308,8 @@ class Oracle:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.batches: list[int] = []
+        self.stop_at = ""
 
     def hazards(self) -> tuple[str, ...]:
         return ("fx-flag-collision",)
@@ -314,11 +317,17 @@ class Oracle:
     def by_locks(self) -> tuple[str, ...]:
         return ()
 
-    def ask(self, hazard: str, lock: str) -> PlanResult:
-        self.asked.append(lock)
-        if lock in ("none", "per_forward"):
-            return PlanResult(hazard, lock, "reproduced", witness={"hazard": hazard, "trial": "plans/x"}, trials=2)
-        return PlanResult(hazard, lock, "excluded", reason="the strategy lock stands against it")
+    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+        self.batches.append(len(asks))
+        for ask in asks:
+            if ask.strategy == self.stop_at:
+                raise KeyboardInterrupt
+            self.asked.append(ask.strategy)
+            if ask.strategy in ("none", "per_forward"):
+                witness = {"hazard": ask.hazard, "trial": "plans/x"}
+                yield PlanResult(ask.hazard, ask.strategy, "reproduced", witness=witness, trials=2)
+            else:
+                yield PlanResult(ask.hazard, ask.strategy, "excluded", reason="the strategy lock stands against it")
 
 
 def test_plans_are_carried_out_first_and_kept(
@@ -343,6 +352,23 @@ def test_plans_are_carried_out_first_and_kept(
     text = run("locks", "--resume", json_output=False)[1]
     assert "by plan 1/2" in text
     assert "0/0" not in text
+
+
+def test_plans_of_several_strategies_run_at_the_same_time_and_each_answer_is_kept(
+    run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """compile_gate's answer depends on no other's; what was answered before a Ctrl-C is not asked again."""
+    oracle = Oracle()
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: oracle)
+    oracle.stop_at = "compile_gate"
+    code, _, _ = run("locks", "m.toml", "--only", "checkpoint=none", "-j", "2")
+    assert (code, oracle.asked, oracle.batches) == (3, ["none", "per_forward"], [1, 2])
+    assert len((tmp_path / "run" / plan_oracle.PLANS).read_text().splitlines()) == 2
+    oracle.stop_at = ""
+    _, document, _ = run("locks", "--resume", "-j", "2")
+    assert oracle.asked == ["none", "per_forward", "first_step", "compile_gate"]
+    assert oracle.batches == [1, 2, 2]
+    assert document["answer"] == "first_step"
 
 
 def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:

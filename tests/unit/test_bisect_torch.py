@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fake_versions import Versions
 
 from harness import cli
+from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
@@ -103,11 +105,14 @@ class Oracle:
     def by_locks(self) -> tuple[str, ...]:
         return ()
 
-    def ask(self, hazard: str, lock: str) -> PlanResult:
-        self._asked.append((self._torch, hazard, lock))
-        if (self._torch, hazard) == ("2.11.0", "h2"):
-            return PlanResult(hazard, lock, "reproduced", witness={"hazard": hazard, "trial": "plans/x"}, trials=2)
-        return PlanResult(hazard, lock, "unreachable")
+    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+        for ask in asks:
+            self._asked.append((self._torch, ask.hazard, ask.strategy))
+            if (self._torch, ask.hazard) == ("2.11.0", "h2"):
+                witness = {"hazard": ask.hazard, "trial": "plans/x"}
+                yield PlanResult(ask.hazard, ask.strategy, "reproduced", witness=witness, trials=2)
+            else:
+                yield PlanResult(ask.hazard, ask.strategy, "unreachable")
 
 
 def with_plans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:

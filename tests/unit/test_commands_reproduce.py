@@ -27,7 +27,7 @@ def executor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeExecutor:
     environment = {"torch": "2.13.0+cpu", "gpus": [], "variables": {}, "executable": "python3"}
     fake = FakeExecutor()
     monkeypatch.setattr("harness.control.environment.describe_environment", lambda python: environment)
-    monkeypatch.setattr("harness.control.executors.make_executor", lambda name, *, python: fake)
+    monkeypatch.setattr("harness.control.executors.make_executor", lambda name, *, python, jobs=1: fake)
     return fake
 
 

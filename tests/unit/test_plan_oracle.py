@@ -6,11 +6,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from fake_runs import FakeExecutor
+from fake_runs import FakeExecutor, make_row
+from slots import Slots
 
+from harness.analysis.bisector import Ask
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
-from harness.control.plan_oracle import _fits, oracle_for
+from harness.control.plan_oracle import ReproducingOracle, _fits, oracle_for
+from harness.control.request import Row, TrialRequest
 from harness.core.scenario import Scenario
 from harness.hazards import find
 
@@ -69,3 +72,31 @@ def test_no_case_of_another_workload_is_put_onto_the_pipeline(monkeypatch: pytes
     environment = {"torch": "2.11.0", "gpus": [], "variables": {}}
     question = Question("locks", "t", (Scenario(),), ("none",))
     assert oracle_for(question, environment, FakeExecutor(), tmp_path, lambda text: None).hazards() == ()
+
+
+def test_plans_run_side_by_side_and_each_answer_comes_when_it_is_there(tmp_path: Path) -> None:
+    """Under per_call it comes about at once; under compile_gate all bindings of two drafters are excluded."""
+    case = find("fx-flag-collision").case("pipeline")
+    assert case is not None
+
+    def outcome(request: TrialRequest) -> Row:
+        ran = request.scenario.lock == "per_call"
+        told = {"order": "completed" if ran else "excluded", "reason": "", "attempts": []}
+        workers = {name: {"role": "drafter"} for name in ("drafter-0", "drafter-1")}
+        return make_row(request, "fx_error" if ran else "ok", schedule=told, workers=workers)
+
+    slots = Slots(4, outcome)
+    notes: list[str] = []
+    context = Scenario(drafters=2)
+    oracle = ReproducingOracle({"h": case}, [context], {}, slots, tmp_path, note=notes.append, timeout_s=9)
+    answers = oracle.ask([Ask("h", "per_call"), Ask("h", "compile_gate")])
+    first = next(answers)
+    assert len(slots.started) == 2, "it waits for no other"
+    assert (first.strategy, first.ending, first.trials) == ("per_call", "reproduced", 1)
+    assert first.witness is not None
+    assert (tmp_path / first.witness["trial"]).is_dir()
+    [second] = answers
+    assert (second.strategy, second.ending, second.trials) == ("compile_gate", "excluded", 3)
+    assert slots.beside[0] == ("h--per_call/001-plan", "h--compile_gate/001-plan")
+    assert slots.beside[2] == ("h--compile_gate/002-plan", "h--compile_gate/003-plan")
+    assert notes == ["plan of h under per_call: reproduced", "plan of h under compile_gate: excluded"]
