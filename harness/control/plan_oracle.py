@@ -105,8 +105,11 @@ _SECOND_COMPILE = "per_drafter"
 
 
 def _fits(needed: Scenario, asked: Scenario) -> bool:
-    """Whether a scenario has what a hazard's case sets up: its shapes, its checkpoint, its Dynamo configuration."""
+    """Whether a scenario has what a hazard's case sets up: its shapes, its checkpoint, its Dynamo configuration, and a device
+    that autograd has a thread for where the case has one."""
     default = Scenario()
+    if needed.devices != default.devices and asked.devices == default.devices:
+        return False
     on_several = "+" in asked.devices.split("/")[-1]
     return all(
         value in (default.value(axis), asked.value(axis)) or (value == _SECOND_COMPILE and on_several)

@@ -124,7 +124,7 @@ def take(
     memory = memory if memory is not None and fits(memory, second) else None
     threads = [
         replace(
-            view(raw, sources, memory),
+            view(raw, sources, memory, native_name(pid, raw.get("os_thread_id"))),
             native=above.get(int(raw["thread_id"]), ()),
             still=before.get(int(raw["thread_id"])) == _place(raw),
             asleep=asleep(used, using, raw.get("os_thread_id"), seconds),
@@ -145,11 +145,24 @@ def fits(memory: Memory, raw: Raw) -> bool:
     return True
 
 
-def view(raw: Mapping[str, Any], sources: Sources, memory: Memory | None = None) -> ThreadView:
-    """A thread of py-spy's JSON."""
+def native_name(pid: int, native_id: int | None) -> str:
+    """What a thread that Python gave no name is called by the library that began it (`pt_autograd_0`); "" where that is only
+    the program's own name."""
+    try:
+        own = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        name = Path(f"/proc/{pid}/task/{native_id}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # it has ended, or is another user's
+        return ""
+    return "" if name == own else name
+
+
+def view(
+    raw: Mapping[str, Any], sources: Sources, memory: Memory | None = None, named: str = ""
+) -> ThreadView:
+    """A thread of py-spy's JSON. `named`: what to call it where Python has no name for it."""
     ident = int(raw["thread_id"])
     return ThreadView(
-        raw.get("thread_name") or f"thread {raw.get('os_thread_id') or ident}",
+        raw.get("thread_name") or named or f"thread {raw.get('os_thread_id') or ident}",
         ident,
         [_frame(frame, sources, memory) for frame in raw["frames"] if not frame.get("module")],
         owns_gil=raw.get("owns_gil"),

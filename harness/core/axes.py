@@ -75,7 +75,7 @@ AXES: tuple[Axis, ...] = (
     _choice("replicas", "drafters train alone, or average gradients", "independent", "synchronised"),
     _count("drafters", 1, 3, "number of drafter threads"),
     _count("targets", 1, 1, "number of target threads"),
-    _text("devices", "cpu", "cpu, or CUDA devices joined by +; the targets' / the drafters': cuda:0/cuda:1+cuda:2"),
+    _text("devices", "cpu", "cpu, hosted:0, or CUDA devices joined by +; the targets' / the drafters': cuda:0/cuda:1+cuda:2"),
     _text("backend", "auto", "torch.compile backend: auto, aot_eager, inductor, eager or another name"),
     _text("schedule", "none", "who may pass a sync point"),
     _choice("on_error", "what a worker does after a step that raised", "stop", "skip"),
@@ -87,8 +87,14 @@ AXES: tuple[Axis, ...] = (
 
 BY_NAME: dict[str, Axis] = {axis.name: axis for axis in AXES}
 
+HOSTED = "hosted:0"
+"""A device in host memory that autograd has a thread for, as for a GPU."""
+
+INDUCTOR_EAGER = "inductor_eager"
+"""The backend there: inductor up to its code generation."""
+
 _CUDA = r"cuda:(?:0|[1-9]\d*)"
-_DEVICES = re.compile(rf"cpu|{_CUDA}(\+{_CUDA})*(/{_CUDA}(\+{_CUDA})*)?")
+_DEVICES = re.compile(rf"cpu|{HOSTED}|{_CUDA}(\+{_CUDA})*(/{_CUDA}(\+{_CUDA})*)?")
 _BACKEND = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
@@ -102,8 +108,8 @@ def _check_lock(value: str) -> str:
 def _check_devices(value: str) -> str:
     if not _DEVICES.fullmatch(value):
         raise MatrixError(
-            f'axis "devices": cannot read "{value}"; write cpu, cuda:0, cuda:0+cuda:1, or the targets\' and the '
-            "drafters' apart: cuda:0/cuda:1"
+            f'axis "devices": cannot read "{value}"; write cpu, cuda:0, cuda:0+cuda:1, the targets\' and the '
+            "drafters' apart: cuda:0/cuda:1, or hosted:0"
         )
     for role in value.split("/"):
         listed = role.split("+")

@@ -12,10 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from harness.core.axes import HOSTED, INDUCTOR_EAGER
 from harness.core.scenario import Scenario
 from harness.core.settings import PipelineSettings, parse_settings
 
 __all__ = [
+    "HOSTED",
+    "INDUCTOR_EAGER",
     "Checks",
     "Context",
     "HasReference",

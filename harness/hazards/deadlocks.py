@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.core.axes import HOSTED
 from harness.core.case import Case
 from harness.core.endings import Effect
 from harness.core.plan import Counterfactual, Gate, Plan, Step
@@ -9,11 +10,15 @@ from harness.core.scenario import Scenario
 from harness.hazards.base import Hazard, Signature, ThreadPattern
 
 _DEADLOCK = Effect(labels=("deadlock",))
+_IN_COMPILE_LOCK = Effect(labels=("deadlock",), text="torch's compile lock")
+_IN_STRATEGY_LOCK = Effect(labels=("deadlock",), text="the strategy lock")  # the other deadlock can come in its place
 
 
-def _program(name: str, title: str, workload: str, plan: Plan, **axes: str | int) -> Case:
+def _program(
+    name: str, title: str, workload: str, plan: Plan, effect: Effect = _DEADLOCK, **axes: str | int
+) -> Case:
     scenario = Scenario.from_dict({"workload": f"harness.subject.programs.deadlocks:{workload}", **axes})
-    return Case(name, title, scenario, plan, _DEADLOCK)
+    return Case(name, title, scenario, plan, effect)
 
 
 _INVERSION = Plan(
@@ -129,7 +134,7 @@ HAZARDS: tuple[Hazard, ...] = (
         id="compile-lock-engine-deadlock",
         title="a compile of flex_attention waits for autograd, and autograd for the compile",
         versions=">=2.6",
-        needs="cuda",
+        needs="cpu",
         window="A compiles flex_attention with gradient: it holds torch's compile lock, and the operator's own joint trace "
         "calls autograd, which needs the thread of device D",
         access="B's backward runs on that thread, and its backward graph is lowered at its first use, for which inductor waits "
@@ -156,22 +161,27 @@ HAZARDS: tuple[Hazard, ...] = (
             "a first backward meets a compile of flex_attention",
             "CompileLockAndEngine",
             _compile_lock("trainer", "attender", "compiled_call.enter"),
-            devices="cuda:0",
+            _IN_COMPILE_LOCK,
+            devices=HOSTED,
         ),
         pipeline=Case(
             "compile-lock-engine-deadlock",
             "a drafter's first backward meets another's first forward",
-            Scenario(devices="cuda:0", drafters=2, shapes="per_drafter", steps=1),
+            Scenario(devices=HOSTED, drafters=2, shapes="per_drafter", steps=1),
             _compile_lock("drafter", "drafter", "region.forward.enter"),
-            _DEADLOCK,
+            _IN_COMPILE_LOCK,
         ),
-        found={"2.11": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)"},
+        found={
+            "2.11": "on an NVIDIA H200 3/3, counterfactual 0/3; in the pipeline there 3/3, counterfactual 0/3; without a GPU see 2.13",
+            "2.13": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (hosted:0, no GPU)",
+            "2.14": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (hosted:0, no GPU)",
+        },
     ),
     Hazard(
         id="user-lock-engine-deadlock",
         title="a lock that the OS thread owns is wanted again by a recompute on autograd's thread",
         versions="",
-        needs="cuda",
+        needs="cpu",
         window="A, or another drafter, holds a lock that belongs to its OS thread (a threading.RLock, a thread-local flag "
         '"I am warm") and waits for autograd',
         access="A's checkpoint recomputes on autograd's device thread, which owns no lock and is not warm, and enters the "
@@ -194,7 +204,8 @@ HAZARDS: tuple[Hazard, ...] = (
             "one drafter, a lock in attention and in backward, a checkpoint around the attention",
             "LockedRecompute",
             _RECOMPUTE,
-            devices="cuda:0",
+            _IN_STRATEGY_LOCK,
+            devices=HOSTED,
             lock="each:attention+backward",
             lock_owner="thread",
             checkpoint="non_reentrant",
@@ -203,7 +214,7 @@ HAZARDS: tuple[Hazard, ...] = (
             "user-lock-engine-deadlock",
             "per_call as people paste it: a recompute meets another drafter's first call",
             Scenario(
-                devices="cuda:0",
+                devices=HOSTED,
                 drafters=2,
                 shapes="per_drafter",
                 lock="per_call",
@@ -212,8 +223,12 @@ HAZARDS: tuple[Hazard, ...] = (
                 steps=1,
             ),
             _RECOMPUTE_IN_THE_PIPELINE,
-            _DEADLOCK,
+            _IN_STRATEGY_LOCK,
         ),
-        found={"2.11": "in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)"},
+        found={
+            "2.11": "3/3, counterfactual 0/3 (hosted:0, no GPU); in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)",
+            "2.13": "20/20, counterfactual 0/20 (hosted:0, no GPU)",
+            "2.14": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (hosted:0, no GPU)",
+        },
     ),
 )

@@ -190,8 +190,9 @@ def build_drafter(
     )
     if weights is None:
         # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
-        generator = torch.Generator(device).manual_seed(sub_seed(scenario.seed, "drafter"))
-        drafter.to(device).float().init_weights(generator)
+        drawn_on = device if device.type == "cuda" else torch.device("cpu")
+        generator = torch.Generator(drawn_on).manual_seed(sub_seed(scenario.seed, "drafter"))
+        drafter.to(drawn_on).float().init_weights(generator)
     else:
         set_weights(drafter, weights, settings.drafter_model)
     drafter.to(device, config.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.core.workload import Scenario
+from harness.core.workload import HOSTED, INDUCTOR_EAGER, Scenario
 
 
 def devices_of(scenario: Scenario, role: str = "") -> list[torch.device]:
@@ -20,19 +20,21 @@ def devices_of(scenario: Scenario, role: str = "") -> list[torch.device]:
 
 
 def backend_of(scenario: Scenario) -> str:
-    """The `torch.compile` backend: "auto" is inductor on CUDA, and on the CPU aot_eager.
+    """The `torch.compile` backend: "auto" is inductor on CUDA, on the CPU aot_eager, on `hosted:0` inductor_eager.
 
     Inductor's CPU code for `flex_attention` has no backward, so training there needs a backend that runs the
-    traced graphs as they are.
+    traced graphs as they are. `inductor_eager` does that too, behind inductor's own front end and its locks.
     """
     if scenario.backend != "auto":
         return scenario.backend
+    if scenario.devices == HOSTED:
+        return INDUCTOR_EAGER
     return "aot_eager" if scenario.devices == "cpu" else "inductor"
 
 
 def unsupported(scenario: Scenario) -> str:
     """Why this scenario cannot run here; "" when it can."""
-    on_cpu = scenario.devices == "cpu"
+    on_cpu = "cuda" not in scenario.devices
     if not on_cpu:
         if not torch.cuda.is_available():
             return f"devices={scenario.devices}: no CUDA device here"

@@ -115,10 +115,10 @@ def random_qwen3(
         **_rope(rope_theta),
     )
     # The constructor draws weights of its own from the global generator.
-    forked = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices=forked), device:
+    made_on = device if device.type == "cuda" else CPU
+    with torch.random.fork_rng(devices=[] if made_on == CPU else [device]), made_on:
         model = Qwen3ForCausalLM(config)
-    generator = torch.Generator(device).manual_seed(seed)
+    generator = torch.Generator(made_on).manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:
@@ -126,7 +126,7 @@ def random_qwen3(
             else:
                 std = 0.02 if "embed_tokens" in name else parameter.shape[1] ** -0.5
                 parameter.normal_(0.0, std, generator=generator)
-    return model
+    return model.to(device)
 
 
 def load_qwen3(folder: str, dtype: torch.dtype) -> Qwen3ForCausalLM:

@@ -129,7 +129,8 @@ def _hazard(found: Match) -> list[str]:
 
 def _stack(thread: ThreadView) -> list[str]:
     state = "computes" if thread.asleep is False else "went on between two looks" if thread.still is False else "stands still"
-    lines = [f"  thread {thread.name} ({state}{', holds the interpreter lock' if thread.owns_gil else ''})"]
+    name = thread.name if thread.name.startswith("thread ") else f"thread {thread.name}"
+    lines = [f"  {name} ({state}{', holds the interpreter lock' if thread.owns_gil else ''})"]
     lines += [f"      [{name}]" for name in thread.native[:NATIVE]]
     lines += [f"      {frame.function} ({frame.place})" for frame in thread.frames[:FRAMES]]
     more = len(thread.frames) - FRAMES

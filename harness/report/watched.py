@@ -57,7 +57,7 @@ def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: b
         said = ["Nothing wrong was seen", *facts[:MOST_FACTS]]
     lines = _lines(f"harness watch: {head(rows)}", "")
     for text in (*said, *(f"Note: {note}" for note in notes)):
-        lines += _lines(f"{text}.", "  ")
+        lines += _lines(f"{text.rstrip('.')}.", "  ")
     return "\n".join([*lines, f"  Report: {written}"])  # in one piece, however long: it is there to be copied
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from harness.core.axes import HOSTED
 from harness.core.errors import UserError
 from harness.core.scenario import Scenario
+from harness.torch_internals.backends import register_inductor_eager
 from harness.torch_internals.device_guard import ensure_device_guard
 from harness.torch_internals.dynamo_config import DynamoSettings, apply
 from harness.torch_internals.early_lowering import lower_early
 from harness.torch_internals.flex_cpu import FlexCpu
+from harness.torch_internals.hosted_device import register
 
 RAISED_LIMIT = 64
 
@@ -29,7 +32,12 @@ def prepare(scenario: Scenario) -> dict[str, str]:
     Raises UserError where the scenario needs what this torch does not have.
     """
     said: dict[str, str] = {}
-    if scenario.devices == "cpu":
+    if scenario.devices == HOSTED:
+        found = register()
+        if not found.ok:
+            raise UserError(f'devices = "hosted:0": {found.reason}')
+        register_inductor_eager()
+    if "cuda" not in scenario.devices:
         torch.set_num_threads(1)  # several drafters share the cores; one thread also adds in one order
         said["flex_cpu"] = _say(FlexCpu().install().reason)
     said["device_guard"] = _say(ensure_device_guard().reason)

@@ -1,4 +1,4 @@
-"""Lets `flex_attention` run forward and backward on the CPU, where torch refuses gradients.
+"""Lets `flex_attention` run forward and backward on the CPU, where torch refuses gradients, and on `hosted_device`.
 
 Private name: `torch.nn.attention.flex_attention._validate_device`. Verified on torch 2.11, 2.12.1, 2.13 and
 2.14.1 with the backends `eager` and `aot_eager`, whose attention is plain tensor code that differentiates
@@ -39,7 +39,7 @@ class FlexCpu:
         # Dynamo traces this function as it traces the original: no hook, no closure but `original`.
         @functools.wraps(original)
         def _validate_device(query: Any, key: Any, value: Any) -> None:
-            if query.device.type != "cpu":
+            if query.device.type not in ("cpu", "hosted"):
                 original(query, key, value)
 
         self._patches.set(module, _NAME, _validate_device)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
-from harness.core.workload import Scenario
+from harness.core.workload import HOSTED, INDUCTOR_EAGER, Scenario
 
 Around = Callable[[], AbstractContextManager[None]]
 """Opens the region that attention runs in."""
@@ -79,9 +79,11 @@ def _causal(_b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
 
 
 def backend_of(scenario: Scenario) -> str:
-    """As for the pipeline: "auto" is inductor on CUDA and aot_eager on the CPU."""
+    """As for the pipeline: "auto" is inductor on CUDA, aot_eager on the CPU, inductor_eager on `hosted:0`."""
     if scenario.backend != "auto":
         return scenario.backend
+    if scenario.devices == HOSTED:
+        return INDUCTOR_EAGER
     return "aot_eager" if scenario.devices == "cpu" else "inductor"
 
 

@@ -47,7 +47,7 @@ class Trainer:
 
     def unsupported(self, scenario: Scenario) -> str:
         """Axes that it has no part for."""
-        on_cpu = scenario.devices == "cpu"
+        on_cpu = "cuda" not in scenario.devices
         if on_cpu and scenario.backend == "inductor" and scenario.compile != "none":
             return "backend=inductor: its flex_attention for the CPU has no backward"
         return not_here(scenario, FIXED)

@@ -19,12 +19,21 @@ IN_TIME_S = 5.0
 
 @dataclass(frozen=True)
 class Planted:
-    """`says`: what an explanation has to name. `label`: of the trial."""
+    """`says`: what an explanation has to name. `label`: of the trial.
+
+    probed   what is said instead where the probes tell of torch's own waits, in a trial and under a watch
+    """
 
     name: str
     label: str
     kind: str
     says: tuple[str, ...]
+    probed: tuple[str, ...] = ()
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """What has to be said by a process that the harness is in."""
+        return self.probed or self.says
 
 
 PLANTED = (
@@ -70,6 +79,20 @@ PLANTED = (
         "deadlock",
         "cycle",
         ("compiler waits for lock `cache_lock` (user_lock_inversion.py:20), which holder took", "holder waits for", "compile"),
+    ),
+    Planted(
+        "compile_lock_engine",
+        "deadlock",
+        "cycle",
+        ("waits for lock `compile_lock`", "attender waits for autograd's engine"),
+        ("waits for torch's compile lock, held by attender", "attender waits for autograd's thread", "(trainer)"),
+    ),
+    Planted(
+        "recompute_lock",
+        "deadlock",
+        "cycle",
+        ("waits for lock `torch_lock` (recompute_lock.py:17), which drafter took", "drafter waits for autograd's engine"),
+        ("waits for lock `torch_lock` (recompute_lock.py:17), which drafter took", "drafter waits for autograd's thread of"),
     ),
 )
 
@@ -117,5 +140,5 @@ def watch_planted(planted: Planted, folder: Path, timeout_s: float) -> Named:
     trial = folder / "run" / "trials" / row["trial"]
     began = float(json.loads((trial / "process.json").read_text("utf-8"))["began"])
     last_s = max(event["t"] / 1e9 for event in row["last_events"] if event["k"] not in ("hang", "deadlock"))
-    said = [at for at, line in lines if all(part in line for part in planted.says)]
+    said = [at for at, line in lines if all(part in line for part in planted.watched)]
     return Named(row, said[0] - began - last_s if said else None, "".join(line for _, line in lines), trial)

@@ -54,6 +54,7 @@ print(json.dumps(found))
 """
 
 SAYS: Mapping[str, str] = {
+    "compile-lock-engine-deadlock": "deadlock",
     "checkpoint-mixed": "d(ab)/da = 2, d(ab)/db = 5",
     "compiling-leak": "which compiles nothing: True",
     "dense-by-config": "ran without being compiled, in silence",

@@ -1,6 +1,7 @@
-"""A verdict of each lock strategy on the two hazards that people lock against, by plan, in the pipeline.
+"""A verdict of each lock strategy on the hazards that people lock against, by plan, in the pipeline.
 
     python -m tests.soak.lock_verdicts --python ~/torch-2.11/bin/python
+    python -m tests.soak.lock_verdicts --hazard compile-lock-engine-deadlock --hazard user-lock-engine-deadlock --jobs 2
 
 Prints a Markdown table: reproduced (with its trial as witness), excluded (with the lock that stands against it), unreachable
 (with the reason). Every binding of the roles is tried before a plan is called infeasible.
@@ -43,20 +44,23 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=None)
+    parser.add_argument("--hazard", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    executor = LocalExecutor(python=options.python)
+    executor = LocalExecutor(python=options.python, jobs=options.jobs)
     folder = Path(tempfile.mkdtemp(prefix="lock-verdicts-"))
     try:
-        for hazard in HAZARDS:
+        for hazard in options.hazard or HAZARDS:
             case = find(hazard).case("pipeline")
             assert case is not None
             print(f"\n| `{hazard}` under | |\n| --- | --- |")
-            for lock in LOCKS:
-                own = folder / f"{hazard}-{lock.replace(':', '-')}"
+            for lock, dynamo in (*((lock, "default") for lock in LOCKS), ("none", "early_lowering")):
+                own = folder / f"{hazard}-{lock.replace(':', '-')}-{dynamo}"
                 own.mkdir()
-                scenario = case.scenario.replace(lock=lock)
+                scenario = case.scenario.replace(lock=lock, dynamo=dynamo)
                 one = dataclasses.replace(case, scenario=scenario)
-                print(f"| `{lock}` | {verdict(reproduce(one, executor, own, times=1, note=lambda _: None))} |", flush=True)
+                name = f"`{lock}`" + (f", `{dynamo}`" if dynamo != "default" else "")
+                print(f"| {name} | {verdict(reproduce(one, executor, own, times=1, note=lambda _: None))} |", flush=True)
     finally:
         executor.close()
 

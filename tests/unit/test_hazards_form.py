@@ -156,7 +156,7 @@ def test_its_signature_can_be_looked_for(hazard: Hazard) -> None:
 
 
 def test_a_hazard_says_why_it_cannot_come_about_here() -> None:
-    hole, lock = find("first-step-hole"), find("compile-lock-engine-deadlock")
+    hole, lock = find("first-step-hole"), find("capture-invalidated")
     assert hole.why_not("2.11.0+cu130") == ""
     assert hole.why_not("2.13.0+cpu") == "torch 2.13.0+cpu is not <2.13"
     assert lock.why_not("2.11.0+cu130", cuda=0) == "needs cuda"

@@ -28,8 +28,10 @@ WITH_CHECKPOINT = Scenario(checkpoint="non_reentrant", lock_owner="thread", devi
         (PER_DRAFTER, Scenario(), False),
         (PER_DRAFTER, Scenario(devices="cuda:0+cuda:1"), True),  # each device compiles for itself
         (PER_DRAFTER, Scenario(devices="cuda:0+cuda:1/cuda:2"), False),  # all drafters on one
-        (WITH_CHECKPOINT, Scenario(checkpoint="non_reentrant"), True),
-        (WITH_CHECKPOINT, Scenario(checkpoint="reentrant"), False),
+        (WITH_CHECKPOINT, Scenario(checkpoint="non_reentrant", devices="cuda:0+cuda:1"), True),
+        (WITH_CHECKPOINT, Scenario(checkpoint="non_reentrant", devices="hosted:0"), True),
+        (WITH_CHECKPOINT, Scenario(checkpoint="non_reentrant"), False),  # the CPU has no thread of autograd's
+        (WITH_CHECKPOINT, Scenario(checkpoint="reentrant", devices="cuda:0"), False),
         (Scenario(workload="harness.subject.programs.pipeline_masks:Masks"), Scenario(), False),
         (Scenario(dynamo="nested_trace_allowed"), Scenario(), False),
     ],

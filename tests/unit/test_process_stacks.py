@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,3 +154,22 @@ def test_events_tell_who_waits_and_who_holds() -> None:
     ]
     assert edges_of_events(told) == [(1, "torch's compile lock", 2), (2, "the step lock", 1)]
     assert edges_of_events([*told, event(2, "compile_lock.released")]) == []
+
+
+def test_a_thread_without_a_name_of_python_s_has_that_of_the_library_that_began_it() -> None:
+    told: list[str] = []
+
+    def renamed() -> None:
+        own = threading.get_native_id()
+        Path(f"/proc/self/task/{own}/comm").write_text("pt_autograd_0")
+        told.append(process_stacks.native_name(os.getpid(), own))
+
+    thread = threading.Thread(target=renamed)
+    thread.start()
+    thread.join(30)
+    assert told == ["pt_autograd_0"]
+    assert process_stacks.native_name(os.getpid(), os.getpid()) == "", "the program's own name tells no thread apart"
+    assert process_stacks.native_name(os.getpid(), 2**22 + 1) == "", "no such thread"
+    nameless = {**raw("", 7, ("wait", 3)), "thread_name": None}
+    assert process_stacks.view(nameless, Sources(lambda _: None), None, "pt_autograd_0").name == "pt_autograd_0"
+    assert process_stacks.view(nameless, Sources(lambda _: None)).name == "thread 7"

@@ -58,6 +58,7 @@ class Sources:
         self._lines: dict[str, list[str]] = {}
         self._blocks: dict[tuple[str, int], Block | None] = {}
         self._imports: dict[str, dict[str, tuple[str, str]]] = {}
+        self._definitions: dict[str, dict[str, list[int]]] = {}
         self._starts: dict[tuple[str, str, int], int] = {}
         self.ahead: dict[Hashable, list[tuple[Call, bool]]] = {}  # what many threads at one place are asked for
 
@@ -93,7 +94,12 @@ class Sources:
 
     def definitions(self, file: str, name: str) -> list[int]:
         """Indices of the lines of a file that define a function of that name."""
-        return [i for i, line in enumerate(self.lines(file)) if (found := _DEF.match(line)) and found[2] == name]
+        if file not in self._definitions:
+            by_name = self._definitions[file] = {}
+            for index, line in enumerate(self.lines(file)):
+                if "def " in line and (found := _DEF.match(line)):
+                    by_name.setdefault(found[2], []).append(index)
+        return self._definitions[file].get(name, [])
 
     def qualified(self, frame: Frame) -> str:
         """`Queue.get`: the frame's function with its class, also where the interpreter gives the bare name."""

@@ -42,7 +42,7 @@ class EngineProbe(Quiet):
         if thread.tracing or thread.compiling:
             device = ANY if any(other.engine for other in list(self._threads.by_ident.values())) else ""
         else:
-            device = next((str(root.device) for root in roots if getattr(root, "is_cuda", False)), "")
+            device = next((str(root.device) for root in roots if _has_a_thread(root)), "")
         thread.engine_device = device
         self._log.emit("engine.enter")
         if device and device != ANY and thread.worker:
@@ -81,3 +81,8 @@ class EngineProbe(Quiet):
             for engine in threads
             if engine.engine and (waiter.engine_device == ANY or engine.engine_device in ("", waiter.engine_device))
         ]
+
+
+def _has_a_thread(root: Any) -> bool:
+    """Whether the engine has a thread for the root's device: attributes of the tensor's own, for they run no operator."""
+    return bool(getattr(root, "is_cuda", False) or getattr(root, "is_hosted", False))

@@ -19,7 +19,7 @@ class MemoryProbe(Quiet):
 
     def __init__(self, scope: Scope) -> None:
         self._log = scope.log
-        self._on = scope.scenario.devices != "cpu"
+        self._on = "cuda" in scope.scenario.devices
         self._devices: dict[str, str] = {}  # worker → its device
 
     def install(self) -> str:

@@ -1,5 +1,5 @@
 """Small programs in which two threads wait for each other: a user's lock, a barrier, torch's compile lock, autograd's
-device thread. Each needs the compiler or a lock strategy; the last two need a CUDA device."""
+device thread. Each needs the compiler or a lock strategy; the last two need a device that autograd has a thread for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from harness.core.reported import ReportedLock
 from harness.core.workload import Worker
 
-from .parts import CudaParts, Parts
+from .parts import EngineParts, Parts
 
 
 def double(x: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class BarrierInLock(Parts):
             self._barrier.wait()
 
 
-class CompileLockAndEngine(CudaParts):
+class CompileLockAndEngine(EngineParts):
     """`trainer` runs the first backward of a compiled function, whose graph is lowered on autograd's device thread;
     `attender` compiles `flex_attention`, whose joint trace needs that device thread."""
 
@@ -117,7 +117,7 @@ class CompileLockAndEngine(CudaParts):
         self._attention(q, k, v)
 
 
-class LockedRecompute(CudaParts):
+class LockedRecompute(EngineParts):
     """One drafter that holds a lock in its attention and in its backward, a checkpoint around the attention: the recompute
     runs on autograd's device thread, and enters the attention's region there."""
 

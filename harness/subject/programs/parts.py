@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from harness.core.axes import HOSTED, INDUCTOR_EAGER
 from harness.core.workload import Context, Scenario, Worker
 
 
@@ -53,26 +54,41 @@ class Parts:
         return True
 
 
-class CudaParts(Parts):
-    """Parts that need a CUDA device: the first of the axis `devices`."""
+class EngineParts(Parts):
+    """Parts that need a device for which autograd has a thread: the first of the axis `devices`, CUDA or `hosted:0`."""
 
     def unsupported(self, scenario: Scenario) -> str:
         """Why it cannot run here; "" when it can."""
-        if scenario.devices == "cpu" or not torch.cuda.is_available():
-            return f"devices={scenario.devices}: this program needs a CUDA device, and there is none here"
+        if scenario.devices == "cpu":
+            return f"devices=cpu: this program needs a device that autograd has a thread for, {HOSTED} or CUDA"
+        if scenario.devices != HOSTED and not torch.cuda.is_available():
+            return f"devices={scenario.devices}: there is no CUDA device here"
         return ""
 
     def setup(self, scenario: Scenario, ctx: Context) -> None:
         """As `Parts`, with the device at hand."""
         self.device = scenario.devices.split("+")[0]
-        self.backend = "inductor" if scenario.backend == "auto" else scenario.backend
+        self.backend = scenario.backend
+        if scenario.backend == "auto":
+            self.backend = INDUCTOR_EAGER if self.device == HOSTED else "inductor"
         super().setup(scenario, ctx)
 
     def step(self, name: str, part: Callable[[], object]) -> bool:
         """As `Parts`, with the device current in the worker's thread."""
 
         def on_device() -> None:
-            torch.cuda.set_device(self.device)
+            if self.device != HOSTED:
+                torch.cuda.set_device(self.device)
             part()
 
         return super().step(name, on_device)
+
+
+class CudaParts(EngineParts):
+    """Parts that need a CUDA device: the first of the axis `devices`."""
+
+    def unsupported(self, scenario: Scenario) -> str:
+        """Why it cannot run here; "" when it can."""
+        if scenario.devices in ("cpu", HOSTED) or not torch.cuda.is_available():
+            return f"devices={scenario.devices}: this program needs a CUDA device, and there is none here"
+        return ""

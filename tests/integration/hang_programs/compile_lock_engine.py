@@ -1,35 +1,50 @@
-"""On CUDA: a compile of `flex_attention` waits for autograd's device thread, which waits for the compile lock."""
+"""A compile of `flex_attention` waits for autograd's device thread, which waits for the compile lock."""
 
 from __future__ import annotations
 
+import importlib
 import threading
+from typing import Any
 
 import torch
+from own_device import device_and_backend
 from running import Threads, run
 from torch.nn.attention.flex_attention import flex_attention
 
-forward_done = threading.Event()
-begun = threading.Event()
-attention = torch.compile(flex_attention)
+DEVICE, BACKEND = device_and_backend()
+engine_busy = threading.Event()
+lock_held = threading.Event()
+attention = torch.compile(flex_attention, backend=BACKEND)
+operator: Any = importlib.import_module("torch._higher_order_ops.flex_attention")
+joint = operator.create_fw_bw_graph
 
 
-@torch.compile
+@torch.compile(backend=BACKEND)
 def sine(x: torch.Tensor) -> torch.Tensor:
     return x.sin()
 
 
+def in_backward(_gradient: torch.Tensor) -> None:
+    engine_busy.set()
+    lock_held.wait(60)
+
+
+def in_compile(*args: Any, **kwargs: Any) -> Any:
+    lock_held.set()
+    return joint(*args, **kwargs)
+
+
 def trains() -> None:
-    x = torch.ones(16, device="cuda", requires_grad=True)
-    y = sine(x).sum()
-    forward_done.set()
-    begun.wait(60)
-    y.backward()  # its graph is lowered now, on the device's thread
+    x = torch.ones(16).to(DEVICE).requires_grad_()
+    y = sine(x)
+    y.register_hook(in_backward)
+    operator.create_fw_bw_graph = in_compile
+    y.sum().backward()  # the graph of `sine` is lowered now, on the device's thread
 
 
 def attends() -> None:
-    q, k, v = (torch.ones(1, 1, 128, 64, device="cuda", requires_grad=True) for _ in range(3))
-    forward_done.wait(60)
-    begun.set()
+    engine_busy.wait(60)
+    q, k, v = (torch.ones(1, 1, 128, 64).to(DEVICE).requires_grad_() for _ in range(3))
     attention(q, k, v)
 
 
