@@ -172,7 +172,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _IN_COMPILE_LOCK,
         ),
         found={
-            "2.11": "on an NVIDIA H200 3/3, counterfactual 0/3; in the pipeline there 3/3, counterfactual 0/3; without a GPU see 2.13",
+            "2.11": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200; hosted:0 likewise)",
             "2.13": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (hosted:0, no GPU)",
             "2.14": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (hosted:0, no GPU)",
         },
