@@ -8,14 +8,14 @@ stands behind each of its own.
 Private names: `torch.utils.backend_registration._setup_privateuseone_for_python_backend` and
 `torch._C._acc.create_empty_tensor`. Verified on torch 2.11, 2.13 and 2.14.1; missing names:
 unavailable. Torch has one device of this kind in a process, and it stays. `flex_cpu` lets flex_attention pass on it. What
-stands behind a tensor is kept until torch uses the address of its storage again, so it is for short runs; a view that is not
-contiguous is a copy.
+stands behind a tensor is kept until torch uses the address of its storage again, so it is for short runs.
 """
 
 from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,6 +32,13 @@ _kept: list[object] = []
 """A library that is freed takes its operators along."""
 
 _once = threading.Lock()
+
+_VIEWS = (
+    *("permute", "transpose.int", "t", "expand", "slice.Tensor", "select.int", "diagonal", "unsqueeze", "unbind.int"),
+    *("squeeze", "squeeze.dim", "squeeze.dims", "split.Tensor", "split_with_sizes"),
+)
+"""Operators that torch makes of `as_strided` for any device. Here they are made of what stands behind, for the tensor in front
+knows no strides but those of a contiguous one; what is written to a view is so written to its tensor."""
 
 _SETUP = "_setup_privateuseone_for_python_backend"
 
@@ -93,7 +100,18 @@ def _operators() -> tuple[Any, Any]:
     aten.impl("_copy_from", _copy_from, "PrivateUse1")
     aten.impl("empty_strided", _empty_strided, "PrivateUse1")
     aten.impl("empty.memory_format", _empty, "PrivateUse1")
+    for name in _VIEWS:
+        aten.impl(name, _one_operator(name), "PrivateUse1")
+    for name in ("view", "_unsafe_view", "_reshape_alias"):
+        aten.impl(name, _reshaped, "PrivateUse1")
+    aten.impl("as_strided", _as_strided, "PrivateUse1")
     return fallbacks, aten
+
+
+def _one_operator(name: str) -> Callable[..., Any]:
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return lambda *args, **kwargs: _as_on_the_cpu(operator, *args, **kwargs)
 
 
 def _as_on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -110,11 +128,26 @@ def _as_on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
     return tree_map(_on_device, result)
 
 
+def _reshaped(tensor: Tensor, size: Any, stride: Any = None) -> Any:
+    """Asked for by the strides of the tensor in front; a copy where what stands behind has others that do not allow a view."""
+    del stride
+    return _on_device(_behind(tensor).reshape(size))
+
+
+def _as_strided(tensor: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    return _on_device(_strided(_behind(tensor), size, stride, storage_offset or 0))
+
+
+def _strided(base: Tensor, size: Any, stride: Any, offset: int) -> Tensor:
+    """Strides and offset are told of a contiguous tensor that begins its storage."""
+    base = base.contiguous()
+    return base.as_strided(size, stride, base.storage_offset() + offset)
+
+
 def _on_device(value: Any) -> Any:
+    """A tensor in front of this one, whatever its strides are."""
     if not isinstance(value, Tensor):
         return value
-    if not value.is_contiguous() or value.storage_offset():
-        value = value.clone(memory_format=torch.contiguous_format)  # its tensor is contiguous: strides are told from that
     tensor = torch._C._acc.create_empty_tensor(tuple(value.shape), value.dtype)
     _BEHIND[tensor.untyped_storage()._cdata] = value
     return tensor
@@ -123,9 +156,9 @@ def _on_device(value: Any) -> Any:
 def _behind(value: Any) -> Any:
     if isinstance(value, Tensor) and value.device.type == NAME:
         base = _BEHIND[value.untyped_storage()._cdata]
-        if base.shape == value.shape and base.stride() == value.stride() and not value.storage_offset():
+        if base.shape == value.shape and value.is_contiguous() and not value.storage_offset():
             return base
-        return base.as_strided(value.shape, value.stride(), value.storage_offset())  # a view that torch made of it
+        return _strided(base, value.shape, value.stride(), int(value.storage_offset()))  # a view that torch made
     if isinstance(value, torch.device) and value.type == NAME:
         return torch.device("cpu")
     return value

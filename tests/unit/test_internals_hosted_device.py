@@ -53,6 +53,21 @@ x = torch.ones(4).to("hosted").requires_grad_()
 y = x * 2
 y.register_hook(on_thread)
 y.sum().backward()
+def written(device):
+    made = torch.zeros(4, 3).to(device)
+    made[1:3] = 1
+    made[:, 2].add_(5)
+    made.t()[0] = 7
+    made.view(12)[11] = 9
+    made.view(2, 6).unfold(1, 2, 2)[0, 0, 0] = -1
+    made.permute(1, 0).unsqueeze(0).select(1, 1).mul_(2)
+    for row in made.unbind():
+        row[1:].sub_(1)
+    made.split(2)[1].diagonal().fill_(3)
+    made.detach()[0, 1] = 8
+    return made.cpu()
+
+told["written"] = torch.equal(written("cpu"), written("hosted"))
 made = {
     "arange": torch.arange(5, device="hosted").cpu().tolist(),
     "view": torch.arange(6, device="hosted").view(2, 3).t().cpu().tolist(),
@@ -97,6 +112,10 @@ def test_operators_and_views_are_the_cpu_s(told: dict[str, Any]) -> None:
         "in place": [6.0, 6.0],
         "product": [[3.0, 3.0], [3.0, 3.0]],
     }
+
+
+def test_what_is_written_to_a_view_is_written_to_its_tensor(told: dict[str, Any]) -> None:
+    assert told["written"]
 
 
 def test_where_another_device_was_registered_it_says_so() -> None:
