@@ -12,7 +12,7 @@ Found = tuple[int, DumpThread]
 """(the first line that is not the thread's, the thread)."""
 
 _FAULTHANDLER = re.compile(
-    r"(?P<current>Current thread|Thread) 0x(?P<ident>[0-9a-fA-F]+)(?: \[(?P<name>[^]]*)\])? \(most recent call first\):"
+    r"(?P<current>Current thread|Thread) 0x(?P<ident>[0-9a-fA-F]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
 )
 _FAULT_FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d+|\?+) in (?P<function>.+)')
 _PYSPY = re.compile(
@@ -93,7 +93,7 @@ def _faulthandler(lines: Sequence[str], at: int, header: re.Match[str] | None) -
             frames.append(Frame(frame["function"].strip(), slashes(frame["file"]), line))
         elif _CUT.fullmatch(lines[at]):
             cut_outer, cut_inner = cut_outer or bool(frames), cut_inner or not frames
-        elif not lines[at].strip().startswith("<"):  # <no Python frame>, <invalid frame>, <tstate is freed>
+        elif not lines[at].strip().startswith(("<", "Garbage-collecting")):  # <no Python frame>, <tstate is freed>
             break
         at += 1
     frames.reverse()

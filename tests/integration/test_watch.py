@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -108,6 +109,28 @@ def test_threads_may_fork_at_a_time(tmp_path: Path, follow: str, rows: int) -> N
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize("how", ["alone", "beside"])
+def test_python_warns_of_forks_beside_a_thread_as_it_would_without(tmp_path: Path, how: str) -> None:
+    """From 3.12 on it does, where the program has a thread of its own; the watch's does not count."""
+    script = str(PROGRAMS / "fork_often.py")
+    plain = plainly(sys.executable, script, how, cwd=tmp_path)
+    done = watch(tmp_path / "run", sys.executable, script, how, options=("--quiet",))
+    without_pids = [re.sub(r"pid=\d+", "pid=N", text) for text in (plain.stderr, done.err)]
+    assert without_pids[1] == without_pids[0]
+    warned = 10 if how == "beside" and sys.version_info >= (3, 12) else 0
+    assert without_pids[0].count("is multi-threaded, use of fork() may lead to deadlocks") == warned
+
+
+@pytest.mark.parametrize(("how", "code", "outcome"), [("on and on", 0, "ok"), ("stuck", 137, "deadlock")])
+def test_the_watchdog_goes_on_after_forks(tmp_path: Path, how: str, code: int, outcome: str) -> None:
+    """It ends before the fork of a program with one thread; forks that come faster than its looks do not hold it up."""
+    script = str(PROGRAMS / "fork_often.py")
+    options = ("--hang-timeout", "2", "--on-hang", "kill")
+    done = watch(tmp_path / "run", sys.executable, script, how, options=options)
+    assert (done.code, done.row["outcome"]) == (code, outcome), done.err
+    assert done.row["facts"]["stuck"] == [] or how == "stuck"
+
+
 def test_what_a_future_keeps_is_seen(tmp_path: Path) -> None:
     done = watch(tmp_path / "run", sys.executable, ASYNCS)
     assert done.code == 0
@@ -144,8 +167,11 @@ def test_a_terminal_is_the_programs_and_its_ctrl_c_comes_once(tmp_path: Path) ->
     script = tmp_path / "counts.py"
     script.write_text(
         "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'<one>'))\n"
+        "came = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: came.append(os.write(1, b'<one>')))\n"
         "print('tty', [os.isatty(fd) for fd in (0, 1, 2)], flush=True)\n"
+        "while not came:\n"  # one that comes just before a read would be handled after it
+        "    time.sleep(0.01)\n"
         "print('line', sys.stdin.readline().strip(), flush=True)\n"
     )
     pid, fd = pty.fork()

@@ -76,6 +76,28 @@ def test_faulthandlers_cut_after_a_hundred_frames() -> None:
     assert not thread.cut_inner
 
 
+def test_faulthandler_of_python_3_14_has_names_and_a_stack_of_c() -> None:
+    text = (
+        "Fatal Python error: Segmentation fault\n\n"
+        "Thread 0x00007f79a8dee6c0 [drafter [1]] (most recent call first):\n"
+        '  File "/home/u/train.py", line 3 in f\n\n'
+        "Current thread 0x00007f79a93f4400 [python] (most recent call first):\n"
+        "  Garbage-collecting\n"
+        '  File "/home/u/train.py", line 9 in <module>\n\n'
+        "Current thread's C stack trace (most recent call first):\n"
+        '  Binary file "/usr/bin/python3.14", at _Py_DumpStack+0x4a [0x49b2f9]\n'
+        '  Binary file "/lib/x86_64-linux-gnu/libc.so.6", at +0x406b0 [0x7f79a94356b0]\n\n'
+        "Extension modules: numpy._core._multiarray_umath (total: 1)\n"
+    )
+    dump = parse(text)
+    assert [(thread.name, thread.state, functions(thread)) for thread in dump.threads] == [
+        ("drafter [1]", "", ["f"]),
+        ("python", "current", ["<module>"]),
+    ]
+    (fatal,) = dump.exceptions
+    assert fatal.frames == dump.threads[1].frames
+
+
 def test_pyspy_with_native_frames_and_locals() -> None:
     main, other = parse(PYSPY).threads
     assert (main.native_id, main.name, main.state) == (27392, "MainThread", "idle")

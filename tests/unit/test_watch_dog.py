@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.core.waitgraph import Edge
-from harness.subject.watch import watchdog
+from harness.subject.watch import forks, watchdog
 from harness.subject.watch.process import Watched
 from harness.subject.watch.settings import Settings
 from harness.subject.watch.watchdog import WatchDog
@@ -140,18 +141,18 @@ class Door:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.acquire, self.release = self._lock.acquire, self._lock.release
+        self.release = self._lock.release
         self.knocked = threading.Event()
 
-    def __enter__(self) -> None:
+    def acquire(self, timeout: float) -> bool:
         self.knocked.set()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        return self._lock.acquire(timeout=timeout)
 
 
-def test_no_look_while_it_is_paused_for_a_fork(watched: Watched, probes: FakeProbes) -> None:
+def test_no_look_while_it_is_paused_for_a_fork(
+    watched: Watched, probes: FakeProbes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "would_be_warned_of", lambda: False)
     dog, door = WatchDog(watched), Door()
     dog._looking = door  # type: ignore[assignment]
     dog.start()
@@ -162,10 +163,48 @@ def test_no_look_while_it_is_paused_for_a_fork(watched: Watched, probes: FakePro
         door.knocked.clear()
         assert door.knocked.wait(WAIT_S), "it comes to its next look"
         assert probes.looks == seen, "and does not begin it"
-        dog.resume()
+        dog.resume(None)
         until(lambda: probes.looks > seen)
     finally:
         dog.stop()
+
+
+def test_its_thread_ends_before_a_fork_that_would_be_warned_of(
+    watched: Watched, probes: FakeProbes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "would_be_warned_of", lambda: True)
+    monkeypatch.setattr(forks, "COUNTED_AFTER_HOOKS", False)
+    dog = WatchDog(watched)
+    dog.start()
+    try:
+        probes.wait_for_looks(1)
+        assert dog._running is not None
+        before = dog._running.native_id
+        dog.pause()
+        assert not Path(f"/proc/self/task/{before}").exists()
+        seen = probes.looks
+        dog.resume(None)
+        until(lambda: probes.looks > seen)
+        assert dog._running.native_id != before
+    finally:
+        dog.stop()
+    dog.pause()  # it has ended: there is nothing to begin again
+    dog.resume(None)
+    assert dog._running is None
+
+
+def test_what_waits_for_the_return_of_a_fork_is_not_done_within_it() -> None:
+    done: list[str] = []
+
+    def fork() -> None:
+        forks.once_returned(sys._getframe(1), lambda: done.append("begun again"))
+        for _ in range(100_000):  # of a later hook: the interpreter makes pending calls at any turn of a loop
+            pass
+        done.append("hooks")
+
+    fork()
+    until(lambda: len(done) == 2)
+    assert done == ["hooks", "begun again"]
 
 
 def test_the_account_is_written_only_where_something_changed(

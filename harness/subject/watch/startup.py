@@ -117,9 +117,10 @@ class _Start:
         self._watched.changed = True
 
     def _after_fork_in_parent(self) -> None:
-        if not endings.starts_another(sys._getframe(1)):
+        forking = sys._getframe(1)
+        if not endings.starts_another(forking):
             self._watched.forked_child()
-        self._dog.resume()
+        self._dog.resume(forking)
 
     def _after_fork_in_child(self) -> None:
         if self._watched.pid < 0:

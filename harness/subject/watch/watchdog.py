@@ -1,7 +1,8 @@
 """The one thread that the watch adds: it tells when nothing moves, and writes the account while the program runs.
 
 Not a `threading.Thread`: the program's `threading.enumerate()` and `active_count()` are its own, and the interpreter does
-not wait for it. It is paused around a fork, so that a child never inherits a lock that it held.
+not wait for it. It is paused around a fork, so that a child never inherits a lock that it held. Where it is the only other
+thread it ends, and begins again: see `forks`.
 
 A program need not report anything, so what counts as moving is `stillness`, and what counts as a hang is more than that:
 * a cycle of waits that the probes know, standing for 5 s;
@@ -22,12 +23,14 @@ import time
 import traceback
 from _thread import allocate_lock, start_new_thread  # the real ones, whatever the program puts in their place
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from harness.core.waitgraph import Edge
 
 from ..prctl import let_read
 from ..standing import DEADLOCK_S, LOOK_S, PATIENCE, StandingCycle
+from . import forks
 from .live import LiveState
 from .process import Stuck, Watched
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from .stillness import Stillness
 
+FORK_S = 0.01
 WRITE_S = 1.0
 WRITE_SHARE = 0.01  # of the time at most goes into writing the account while the program runs
 MOST_REPORTS = 20
@@ -51,6 +55,22 @@ def _allow_evidence(pid: int) -> None:
         let_read(pid)
 
 
+class _Running:
+    """The thread, from one fork to the next."""
+
+    def __init__(self) -> None:
+        self.stopping = allocate_lock()
+        self.ended = allocate_lock()
+        self.native_id = 0
+        self.stopping.acquire()
+        self.ended.acquire()
+
+    def stop(self) -> bool:
+        """End, and wait for the end, but not for long; whether it came."""
+        self.stopping.release()
+        return self.ended.acquire(timeout=1.0)
+
+
 class WatchDog:
     """`start` … `stop`; `pause`, `resume`, `reborn` and `forget` around forks."""
 
@@ -60,11 +80,11 @@ class WatchDog:
         self._renew()
 
     def _renew(self) -> None:
-        self._stopping = allocate_lock()
-        self._stopping.acquire()
-        self._ended = allocate_lock()
+        self._running: _Running | None = None
         self._looking = allocate_lock()
         self._paused_by: set[int] = set()
+        self._ended_for_fork = False
+        self._look_at = time.monotonic() + LOOK_S  # whatever forks come in between
         self._write_at = 0.0
         self._stillness: Stillness | None = None
         self._cycle = StandingCycle(DEADLOCK_S)
@@ -76,33 +96,49 @@ class WatchDog:
         self._live = LiveState(self._watched) if self._watched.settings.live else None
 
     def start(self) -> None:
-        """Begin to look."""
-        self._ended.acquire()
+        """Begin to look, and go on after a fork."""
+        self._running = running = _Running()
         try:
-            start_new_thread(self._watch, ())
+            start_new_thread(self._watch, (running,))
         except RuntimeError as error:  # a limit on threads
-            self._ended.release()
+            self._running = None
             self._watched.status["watchdog"] = f"unavailable: {error}"
 
     def stop(self) -> None:
         """End, and wait for the end, but not for long: the program wants to go."""
-        if self._stopping.locked():
-            self._stopping.release()
-            self._ended.acquire(timeout=1.0)
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
         if self._stillness is not None:  # a program that ends may have gone on since the last look
             self._went_on(self._stillness, self._stillness.look(time.monotonic(), own=-1))
 
     def pause(self) -> None:
         """Before a fork: no look is under way from here on."""
-        if self._looking.acquire(timeout=1.0):
-            self._paused_by.add(threading.get_ident())
+        running = self._running
+        if running is None or not self._looking.acquire(timeout=1.0):
+            return
+        self._paused_by.add(threading.get_ident())
+        if forks.would_be_warned_of():
+            self._ended_for_fork = True
+            if running.stop():
+                forks.wait_until_gone(running.native_id)
 
-    def resume(self) -> None:
-        """After it, in the parent."""
+    def resume(self, forking: FrameType | None) -> None:
+        """After it, in the parent. `forking`: the frame that called it."""
         me = threading.get_ident()  # several threads may fork at a time
-        if me in self._paused_by:
-            self._paused_by.discard(me)
-            self._looking.release()
+        if me not in self._paused_by:
+            return
+        self._paused_by.discard(me)
+        if self._ended_for_fork and forks.COUNTED_AFTER_HOOKS:
+            forks.once_returned(forking, self._again)
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        ended, self._ended_for_fork = self._ended_for_fork, False
+        if ended and self._running is not None:
+            self.start()
+        self._looking.release()
 
     def reborn(self) -> None:
         """In the child, which has no thread but the one that forked."""
@@ -112,22 +148,28 @@ class WatchDog:
     def forget(self) -> None:
         """In a child that is not watched."""
         self._renew()
-        self._stopping.release()
 
     # its own thread
 
-    def _watch(self) -> None:
-        own = self._watched.threads.own().ident
-        stopping, ended, looking = self._stopping, self._ended, self._looking
+    def _watch(self, running: _Running) -> None:
+        own = self._watched.threads.own()
+        running.native_id = own.native_id
+        looking = self._looking
         try:
-            while not stopping.acquire(timeout=LOOK_S):
-                with looking:
-                    self._look(time.monotonic(), own)
+            while not running.stopping.acquire(timeout=max(0.0, self._look_at - time.monotonic())):
+                if not looking.acquire(timeout=FORK_S):
+                    continue  # a fork, which may want the end of this thread
+                try:
+                    self._look(time.monotonic(), own.ident)
+                finally:
+                    looking.release()
+                self._look_at = time.monotonic() + LOOK_S
         except Exception:  # noqa: BLE001  # nobody would see it on a thread of ours; the report does
+            self._running = None
             self._watched.status["watchdog"] = f"unavailable: it failed: {traceback.format_exc()[-1500:]}"
             self._watched.changed = True
         finally:
-            ended.release()
+            running.ended.release()
 
     def _look(self, now: float, own: int) -> None:
         watched = self._watched
@@ -151,8 +193,9 @@ class WatchDog:
         self._went_on(self._stillness, since)
         if self._live is not None:
             self._live.look(now, edges)
-        if not self._known_cycle(now, edges):
-            self._still(now, since, edges, self._stillness)
+        if self._known_cycle(now, edges):
+            return  # it is told: that others wait behind it says no more
+        self._still(now, since, edges, self._stillness)
         self._long_in_engine(since)
 
     def _known_cycle(self, now: float, edges: list[Edge]) -> bool:
@@ -208,7 +251,7 @@ class WatchDog:
             for_s = (now_ns - began) / 1e9
             if thread.in_engine and began and for_s >= PATIENCE * self._timeout_s and (thread.ident, began) not in self._long:
                 self._long.add((thread.ident, began))
-                if thread.ident in living:
+                if thread.ident in living and thread.ident not in self._standing:
                     text = f"{thread.label()} has been in one run of the autograd engine for {for_s:.0f} s"
                     self._report("hang", text, [thread.ident])
 
