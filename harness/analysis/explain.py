@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.dump_values import Dump, DumpThread, Frame, Raised
-from harness.analysis.frame_patterns import Fit, fit, matches
+from harness.analysis.frame_patterns import MISFIT, Fit, fit, matches, of_engine
 from harness.analysis.paths import short_path
 from harness.analysis.self_trace import traces_itself
 from harness.core.versions import parse_specifier
@@ -208,6 +208,8 @@ def _by_threads(hazard: Hazard, threads: Sequence[DumpThread]) -> Match | None:
 
 
 def _fit(pattern: ThreadPattern, thread: DumpThread, tolerant: bool) -> Fit:
+    if pattern.engine and not of_engine(thread.frames, cut_outer=thread.cut_outer):
+        return MISFIT
     cut_outer, cut_inner = tolerant and thread.cut_outer, tolerant and thread.cut_inner
     return fit(pattern.frames, thread.frames, cut_outer=cut_outer, cut_inner=cut_inner)
 

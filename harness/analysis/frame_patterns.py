@@ -17,6 +17,7 @@ from harness.analysis.dump_values import Frame
 
 LOCK = "<lock>"
 _NATIVE_LOCKS = ("lock_PyThread_acquire_lock", "rlock_acquire", "PyThread_acquire_lock_timed")
+_RUN, _NODE = "graph.py:_engine_run_backward", "function.py:apply|function.py:apply_boxed|checkpoint.py:unpack_hook"
 _WAITING = ("threading.py", "queue.py", "concurrent/futures/_base.py", "concurrent/futures/thread.py")
 
 
@@ -48,6 +49,18 @@ def fit(patterns: Sequence[str], frames: Sequence[Frame], *, cut_outer: bool, cu
             if last is not None:
                 return Fit(True, False, last)
     return MISFIT
+
+
+def of_engine(frames: Sequence[Frame], *, cut_outer: bool) -> bool:
+    """Whether the stack (outermost first) can be one of autograd's own threads, as a dump of Python's frames has it.
+
+    Such a thread begins in a node of the graph, so it has no root (`cut_outer`), and runs the engine only from there, as a
+    reentrant checkpoint does. A stack that was cut above the backward of its own thread looks the same.
+    """
+    if not cut_outer:
+        return False
+    run = next((number for number, frame in enumerate(frames) if matches(_RUN, frame)), None)
+    return run is None or any(matches(_NODE, frame) for frame in frames[:run])
 
 
 def _subsequence(patterns: Sequence[str], frames: Sequence[Frame]) -> int | None:

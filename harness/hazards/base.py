@@ -23,11 +23,14 @@ class ThreadPattern:
              also asks for the end of the path; alternatives are divided by "|". A last one that ends in "$" is the
              innermost frame of Python: the thread is there now, and not in something that it called. "<lock>" is a wait
              for a lock of Python's in the frame itself, which only a dump with native frames shows
+    engine   it is autograd's own thread of a device. On the CPU a backward runs on the thread that asked for it: the same
+             functions, and nobody waits for that thread
     """
 
     role: str
     doing: str
     frames: tuple[str, ...]
+    engine: bool = False
 
 
 @dataclass(frozen=True)

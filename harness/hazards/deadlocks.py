@@ -153,6 +153,7 @@ HAZARDS: tuple[Hazard, ...] = (
                     "B",
                     "lowers a backward graph on autograd's device thread and waits for the compile lock",
                     ("runtime_wrappers.py:_backward_impl|runtime_wrappers.py:backward", "compile_fx.py:compile_fx_backward$"),
+                    engine=True,
                 ),
             ),
         ),
@@ -195,7 +196,8 @@ HAZARDS: tuple[Hazard, ...] = (
                 ThreadPattern(
                     "B",
                     "recomputes a checkpoint on autograd's device thread and waits for a lock there",
-                    ("checkpoint.py:unpack_hook|checkpoint.py:backward", _A_LOCK),
+                    ("checkpoint.py:unpack_hook|checkpoint.py:recompute_fn|checkpoint.py:backward", _A_LOCK),
+                    engine=True,
                 ),
             ),
         ),

@@ -70,6 +70,37 @@ def shortened(text: str) -> str:
     return "\n".join(lines)
 
 
+ON_THE_DEVICES_THREAD = {
+    "compile-lock-engine-deadlock": ("compile_fx_backward", {"attender"}),
+    "user-lock-engine-deadlock": ("recompute_fn", {"drafter", "drafter-0"}),
+}
+"""Hazard → (what B, a thread that Python did not start, is in; A's name, where a dump has names)."""
+
+DEVICE = [path for path in HAZARDOUS if hazard_of(path) in ON_THE_DEVICES_THREAD]
+
+
+def test_the_engines_deadlocks_have_dumps_of_each_torch_and_form() -> None:
+    """All are of programs that hung, on a device in host memory. A plain lock shows only with native frames; those of the
+    user's lock without them are of `harness.locks`."""
+    forms = {f"{torch}.{form}" for torch in ("2.11", "2.13", "2.14") for form in ("native", "pyspy", "faulthandler")}
+    for hazard in ON_THE_DEVICES_THREAD:
+        assert {path.stem.partition(".")[2] for path in DEVICE if hazard_of(path) == hazard} == forms
+
+
+@pytest.mark.parametrize("path", DEVICE, ids=name)
+def test_of_the_engines_deadlocks_one_is_named_with_the_right_threads(path: Path) -> None:
+    dump = parse(read(path))
+    (each,) = match(dump)
+    assert each.hazard.id == hazard_of(path)
+    a, b = (next(thread for thread in dump.threads if str(thread) == role.thread) for role in each.roles)
+    inside, names = ON_THE_DEVICES_THREAD[each.hazard.id]
+    on_device = [thread for thread in dump.threads if any(frame.function.endswith(inside) for frame in thread.frames)]
+    assert on_device == [b]
+    assert not b.name
+    assert a.name in names or path.stem.endswith(".faulthandler")
+    assert any(frame.function.rpartition(".")[2] == "_bootstrap" for frame in a.frames), "Python started it"
+
+
 @pytest.mark.parametrize("path", HEALTHY, ids=name)
 def test_nothing_is_said_of_a_healthy_program(path: Path) -> None:
     text = read(path)

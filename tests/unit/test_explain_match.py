@@ -69,6 +69,25 @@ def test_threads_are_assigned_even_if_the_first_that_fits_is_wrong() -> None:
     assert ids(BOTH, LOWERING, hazards=(PAIR,)) == ids(LOWERING, BOTH, hazards=(PAIR,)) == ["pair"]
 
 
+ON_ENGINE = hazard("engine", Signature(threads=(LOCK, replace(ENGINE, frames=("backward", "bw_compiler"), engine=True))))
+RUN = "autograd/graph.py:_engine_run_backward"
+
+
+@pytest.mark.parametrize(
+    ("outside", "cut", "found"),
+    [
+        (("autograd/function.py:apply",), True, True),
+        (("autograd/function.py:apply", "utils/checkpoint.py:backward", RUN), True, True),
+        (("threading.py:_bootstrap", "train.py:step", RUN), False, False),
+        (("train.py:step", RUN, "autograd/function.py:apply"), True, False),
+    ],
+    ids=["a device's thread", "a reentrant checkpoint on it", "the thread that asked", "that one, cut"],
+)
+def test_autograds_own_thread_is_told_from_a_backward_on_the_cpu(outside: tuple[str, ...], cut: bool, found: bool) -> None:
+    thread = stack(*outside, "backward", "bw_compiler", cut_outer=cut)
+    assert ids(COMPILING, thread, hazards=(ON_ENGINE,)) == (["engine"] if found else [])
+
+
 def test_threads_of_two_dumps_do_not_meet() -> None:
     assert ids(COMPILING, replace(LOWERING, dump=1)) == []
 
