@@ -35,6 +35,10 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="DEV", help="On this device instead of the case's own: cuda:0.", show_default=False),
+    ] = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -57,7 +61,7 @@ def reproduce(
     Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here.
     """
     from harness.commands.output import emit, emit_report
-    from harness.control.cases import find_case, trials_folder
+    from harness.control.cases import find_case, on_device, trials_folder
     from harness.control.environment import describe_environment
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
@@ -68,6 +72,8 @@ def reproduce(
     from harness.report.reproduction import print_reproduction
 
     case = find_case(hazard, lock=lock, where=None if against is None else against.value)
+    if device is not None:
+        case = on_device(case, device)
     environment = describe_environment(find_python(python))
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")

@@ -10,6 +10,7 @@ from harness.core.case import Case, Reproducible, read_case
 from harness.core.errors import RunFolderError, UserError
 from harness.hazards import find
 
+_PROGRAMS = "harness.subject.programs."
 
 def find_case(name: str, *, lock: str | None, where: str | None) -> Case:
     """The case of a hazard's small program or of the pipeline (`where`; None: as fits), or of a file.
@@ -25,6 +26,22 @@ def find_case(name: str, *, lock: str | None, where: str | None) -> Case:
     if lock is not None:
         case = dataclasses.replace(case, scenario=case.scenario.replace(lock=lock))
     return case
+
+
+def on_device(case: Case, device: str) -> Case:
+    """The case with its axis `devices` replaced, as in "cuda:0".
+
+    Raises UserError: no such device can be named, or its small program is of the CPU alone, or of devices alone.
+    """
+    moved = dataclasses.replace(case, scenario=case.scenario.replace(devices=device))
+    program = case.scenario.workload.startswith(_PROGRAMS)
+    if program and "cpu" in (case.scenario.devices, device) and case.scenario.devices != device:
+        own = "on the CPU" if case.scenario.devices == "cpu" else "on a device that autograd has a thread for"
+        raise UserError(
+            f"--device {device}: the small program of {case.name} runs {own} ({case.scenario.devices}); "
+            "leave the option out, or try --in pipeline"
+        )
+    return moved
 
 
 def _hazards_case(hazard: Reproducible, name: str, *, lock: str | None, where: str | None) -> Case:

@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--devices", default="cpu")
+    parser.add_argument("--json", default="", help="also write the figures to this file")
     options = parser.parse_args()
     scenario = Scenario(steps=options.steps, drafters=1, checkpoint="non_reentrant", devices=options.devices)
     seconds: dict[str, list[float]] = {"on": [], "off": [], "off again": []}
@@ -85,6 +86,12 @@ def main() -> None:
     itself = [again / off for again, off in zip(seconds["off again"], seconds["off"], strict=True)]
     print(f"probes on / off: {spread(ratios)}")
     print(f"off / off:       {spread(itself)}")
+    if options.json:
+        found = {
+            "machine": machine(), "devices": options.devices, "step_ms": step * 1e3, "events_a_step": statistics.median(counts),
+            "event_ns": cost, "share": share, "on_off": ratios, "off_off": itself,
+        }  # fmt: skip
+        Path(options.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,53 @@ def test_what_cannot_run_here_has_the_whole_document_with_zeros(ran: Ran, execut
     assert out.startswith(f"{hazard.id}: cannot run here: ")
 
 
+@pytest.mark.parametrize("where", ["program", "pipeline"])
+def test_a_case_runs_on_the_device_that_is_asked_for(ran: Ran, executor: FakeExecutor, where: str) -> None:
+    code, out, _ = ran("reproduce", "compile-lock-engine-deadlock", "--in", where, "--device", "cuda:0", "--json")
+    document = json.loads(out)
+    assert (code, executor.ran) == (3, [])
+    assert document["scenario"]["devices"] == "cuda:0"
+    assert "needs a CUDA build" in document["skipped"]  # there is none: no trial on the case's own device stands in
+
+
+def test_the_pipeline_s_case_of_the_cpu_runs_on_a_device(ran: Ran, executor: FakeExecutor) -> None:
+    code, out, _ = ran("reproduce", "fx-flag-collision", "--in", "pipeline", "--device", "cuda:1", "--json")
+    assert (code, json.loads(out)["scenario"]["devices"]) == (3, "cuda:1")
+    assert executor.ran == []
+
+
+def test_trials_are_asked_for_on_that_device(
+    ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.control.skips.skip_reason", lambda scenario, environment: "")
+    found: list[str] = []
+
+    def outcome(request: TrialRequest) -> Row:
+        found.append(request.scenario.devices)
+        return make_row(request)
+
+    executor.outcome = outcome
+    ran("reproduce", "user-lock-engine-deadlock", "--device", "cuda:0", "-n", "1", "-q", "--out", str(tmp_path / "run"))
+    assert set(found) == {"cuda:0"}
+
+
+@pytest.mark.parametrize(
+    ("hazard", "device", "said"),
+    [
+        ("user-lock-inversion", "cuda:0", "runs on the CPU (cpu)"),
+        ("compile-lock-engine-deadlock", "cpu", "runs on a device that autograd has a thread for"),
+        ("compile-lock-engine-deadlock", "gpu", 'axis "devices": cannot read "gpu"'),
+    ],
+)
+def test_a_device_that_does_not_go_with_the_program_is_refused_in_one_line(
+    ran: Ran, executor: FakeExecutor, hazard: str, device: str, said: str
+) -> None:
+    code, out, err = ran("reproduce", hazard, "--device", device)
+    assert (code, out, executor.ran) == (2, "", [])
+    assert said in err
+    assert err.count("\n") == 1
+
+
 def test_replay_takes_a_timeout_and_can_be_quiet(
     ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
