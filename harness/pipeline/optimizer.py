@@ -33,8 +33,14 @@ class DrafterOptimizer:
         self._learning_rate = learning_rate
         self._total, self._warmup = total_steps, warmup_steps
         on_cuda = all(master.is_cuda for master in self._masters)  # there one kernel goes over all weights, once
+        # foreach is torch's choice on a device that is not the CPU; there another drafter's compile breaks it (compiling-leak).
         self._adamw = torch.optim.AdamW(
-            self._masters, lr=learning_rate, betas=(0.9, 0.95), weight_decay=weight_decay, fused=on_cuda or None
+            self._masters,
+            lr=learning_rate,
+            betas=(0.9, 0.95),
+            weight_decay=weight_decay,
+            foreach=False,
+            fused=on_cuda or None,
         )
 
     def step(self, number: int) -> Tensor:
