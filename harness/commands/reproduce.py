@@ -77,7 +77,7 @@ def reproduce(
     environment = describe_environment(find_python(python))
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
-    reason = skip_reason(case.scenario, environment)
+    reason = skip_reason(case.scenario, environment, case.settings)
     if reason:
         nothing = not_run(case, reason, str(environment["torch"]))
         if json_output:

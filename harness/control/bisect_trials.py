@@ -118,7 +118,7 @@ class TrialRunner:
             taken[scenario.id] += 1
             request = self._request(scenario, repeat)
             self._folder.tags[request.trial_id] = tag
-            reason = skip_reason(scenario, self._environment)
+            reason = skip_reason(scenario, self._environment, self._question.pipeline)
             if reason:
                 skipped.append(skipped_row(request, reason))
             else:

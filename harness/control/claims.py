@@ -92,7 +92,8 @@ def put_to_the_test(
 def _impossible(claim: Claim, environment: Mapping[str, Any], devices: int) -> str:
     if claim.devices > devices:
         return f"it takes {claim.devices} CUDA devices; {devices} here"
-    return next((reason for case in claim.tests.values() if (reason := skip_reason(case.scenario, environment))), "")
+    reasons = (skip_reason(case.scenario, environment, case.settings) for case in claim.tests.values())
+    return next((reason for reason in reasons if reason), "")
 
 
 def _run(case: Case, executor: Executor, folder: Path) -> tuple[Evidence, str]:

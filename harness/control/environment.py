@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.control.host_memory import usable_memory_bytes
 from harness.control.interpreter import describe_python
 
 NVIDIA_SMI_TIMEOUT_S = 20.0
@@ -33,7 +34,8 @@ _SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASS|CREDENTIAL|AUTH|(^|_)KEY|URL|E
 def describe_environment(python: str, command: list[str] | None = None) -> dict[str, Any]:
     """Facts about this machine and the interpreter of the subjects.
 
-    `gpus` are those nvidia-smi lists (all of the machine); `cores_usable` those this process may run on.
+    `gpus` are those nvidia-smi lists (all of the machine); `cores_usable` those this process may run on;
+    `memory_usable_bytes` is what it may have of memory and swap.
     Raises UserError when the interpreter does not run.
     """
     return {
@@ -48,6 +50,7 @@ def describe_environment(python: str, command: list[str] | None = None) -> dict[
         "cores": os.cpu_count() or 1,
         "cores_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": memory_bytes(),
+        "memory_usable_bytes": usable_memory_bytes(),
         "gpus": gpus(),
         "variables": allowed_variables(os.environ),
     }

@@ -99,7 +99,7 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
             folder,
             repeats=options.repeats or matrix.repeats,
             timeout_s=options.timeout_s,
-            skip=lambda scenario: skip_reason(scenario, environment),
+            skip=lambda scenario: skip_reason(scenario, environment, matrix.pipeline),
         )
         if resumed and plan.requests and options.executor == "local":  # a run that is whole needs them no more
             check_paths(matrix, scenarios)

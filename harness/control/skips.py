@@ -6,11 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from harness.control.memory_need import memory_reason
 from harness.core.scenario import Scenario
 
 
-def skip_reason(scenario: Scenario, environment: Mapping[str, Any]) -> str:
-    """Why this scenario cannot run here, or "". `environment` is that of `describe_environment`."""
+def skip_reason(scenario: Scenario, environment: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Why this scenario cannot run here, or "": a device, a feature or memory that is not there.
+
+    `environment`: of `describe_environment`; `settings`: the workload's table, `[pipeline]`. Raises SettingError: it is the
+    pipeline's, and wrong.
+    """
+    return _missing_device(scenario, environment) or memory_reason(scenario, settings, environment)
+
+
+def _missing_device(scenario: Scenario, environment: Mapping[str, Any]) -> str:
     cuda = [int(number) for number in re.findall(r"cuda:(\d+)", scenario.devices)]
     if cuda:
         if "+cpu" in str(environment["torch"]):

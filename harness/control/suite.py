@@ -86,7 +86,7 @@ class Suite:
             [scenario],
             self.folder,
             repeats=self.repeats,
-            skip=lambda scenario: skip_reason(scenario, self.environment),
+            skip=lambda scenario: skip_reason(scenario, self.environment, self.matrix.pipeline),
         )
         heard = _Rows()
         try:

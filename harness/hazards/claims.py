@@ -199,8 +199,8 @@ def claims() -> tuple[Claim, ...]:
         Claim(
             "newer-fixes-it",
             "a newer torch fixes it",
-            "the error goes (2.13 masks it, 2.14 isolates it); the deadlock of the compile lock with autograd's thread, rewound "
-            "generators and a stance that holds everywhere stay",
+            "the error goes (2.13 masks it, 2.14 isolates it); the deadlock of the compile lock with autograd's thread, "
+            "rewound generators and a stance that holds everywhere stay",
             {
                 "the error": _UNLOCKED,
                 "compile-lock-engine-deadlock": _of_hazard("compile-lock-engine-deadlock"),

@@ -201,7 +201,8 @@ def _next(view: RunView) -> list[RenderableType]:
             f"{scenarios} undecided; safe takes {need} trials each without a failure:",
             f"{view.resume} --repeats {need}",
         )
-    witness = next((group for group in view.summary.errors if not group.only_consequences), None)
+    failed = (group for group in view.summary.errors if not group.only_consequences and group.label not in INCOMPLETE)
+    witness = next(failed, None)
     if witness:
         lines += _advice("evidence of a failure:", f"{view.run_dir}/trials/{witness.witness_trial}/")
     if view.report:

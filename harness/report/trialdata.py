@@ -27,6 +27,7 @@ LONGEST_DUMP = 20_000
 LONGEST_OUTPUT = 3_000
 MOST_WITNESS_LINES = 200
 MOST_WITNESS_EVENTS = 300
+GIB = 2**30
 STUCK = frozenset({"deadlock", "hang", "crash"})
 
 Detail = dict[str, Any]
@@ -93,12 +94,18 @@ def _facts(row: Row) -> list[list[str]]:
         ("dense calls", f"{row['dense_calls']:,}"),
         ("start-up", f"{number(row['startup_s'])} s" if row["startup_s"] is not None else ""),
         ("throughput", f"{number(row['tokens_per_s'])} tokens/s" if row["tokens_per_s"] is not None else ""),
+        *((f"peak memory on {device}", _peak(peaks)) for device, peaks in row["memory"].items()),
         ("took", f"{number(row['wall_s'])} s" if row["wall_s"] else ""),
         ("ended", exit_of(row["exit"]).removeprefix("The process").removeprefix(":").strip(" .")),
         *((f"compared: {name}", text) for name, text in row["oracles"].items()),
         *((f"probe {name}", text) for name, text in row["probes"].items() if text != OK),
     ]
     return [[one_line(name, 100), one_line(text, 600)] for name, text in found if text]
+
+
+def _peak(peaks: Mapping[str, float]) -> str:
+    named = (("peak_allocated", "allocated"), ("peak_reserved", "reserved"), ("total", "there"))
+    return ", ".join(f"{peaks[key] / GIB:.1f} GiB {word}" for key, word in named if key in peaks)
 
 
 def _commands(row: Row, places: Places) -> list[list[str]]:

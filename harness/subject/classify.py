@@ -22,12 +22,20 @@ _MESSAGES: tuple[tuple[str, str], ...] = (
     ("capture was invalidated", "capture_invalidated"),
     ("cudaErrorStreamCapture", "capture_invalidated"),
     ("CUDA out of memory", "out_of_memory"),
+    ("CUDA error: out of memory", "out_of_memory"),  # not of torch's allocator: a graph, pinned memory, a module
+    ("CUDA driver error: out of memory", "out_of_memory"),
+    ("CUBLAS_STATUS_ALLOC_FAILED", "out_of_memory"),
     ("not enough memory", "out_of_memory"),
+    ("DefaultCPUAllocator: can't allocate memory", "out_of_memory"),
     ("illegal memory access", "cuda_fault"),
     ("device-side assert", "cuda_fault"),
     ("CUDA error", "cuda_fault"),
     ("unspecified launch failure", "cuda_fault"),
 )
+
+
+_AFTER_OUT_OF_MEMORY = ("capture_invalidated", "cuda_fault")
+"""What CUDA says of a capture that an exception broke off; raised while that exception is handled."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +80,10 @@ def classify(error: BaseException) -> Fault:
     """Label and fingerprint of an exception that left a step, a warm-up or a worker."""
     kind = type(error).__name__
     message = str(error)
-    label = "error"
-    for link in chain(error):
-        found = _label_of(link)
-        if found != "error":
-            label = found
-            break
+    found = [label for link in chain(error) if (label := _label_of(link)) != "error"]
+    label = found[0] if found else "error"
+    if label in _AFTER_OUT_OF_MEMORY and "out_of_memory" in found:
+        label = "out_of_memory"
     frame = torch_frame(error)
     digest = hashlib.sha256(f"{kind}|{normalise(message)}|{frame}".encode()).hexdigest()[:12]
     return Fault(label, kind, message, f"{digest} {kind} {frame}".strip())

@@ -19,7 +19,7 @@ from harness.core.scenario import Scenario
 from harness.core.settings import parse_settings
 from harness.core.workload import Checks, HasReference, KnowsLimits, WarmsUp, Worker, Workload
 
-from . import result, torch_setup
+from . import out_of_memory, result, torch_setup
 from .context import TrialContext
 from .eventlog import EventLog
 from .identity import Threads
@@ -78,8 +78,9 @@ class _Run:
         except CannotRunHere as reason:
             return self._finish_unstarted("skipped", str(reason))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the outcome, traceback and all
-            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
-            return self._finish_unstarted("setup_error", "".join(traceback.format_exception_only(error)).strip())
+            label = self.trial.error(error, self.threads.current(), "", self.log.now_ns()).label
+            label = label if label == out_of_memory.LABEL else "setup_error"
+            return self._finish_unstarted(label, "".join(traceback.format_exception_only(error)).strip())
         self.probes.place({worker.name: worker.device for worker in workers})
         # Barriers and gates are for those who take steps through regions; a target has none.
         names = [w.name for w in workers if w.role == "drafter"] or [w.name for w in workers]
@@ -228,6 +229,8 @@ class _Run:
     def _finish_unstarted(self, label: str, reason: str) -> int:
         with self._written:
             document = self._document()
+            if label == out_of_memory.LABEL:  # it has said the peak
+                reason = f"{document['reason']}: {reason}"
             document.update(outcomes=[label], outcome=label, reason=reason)
             self.log.close()
             result.write(self.folder, document)
@@ -244,6 +247,7 @@ class _Run:
     def _document(self) -> dict[str, Any]:
         torch = sys.modules.get("torch")
         schedule = self.points.finish()
+        memory = out_of_memory.highest([self.probes.memory(), *(t.peaks for t in self.trial.workers.values())])
         return result.build(
             self.trial,
             self.scenario,
@@ -251,7 +255,7 @@ class _Run:
             probes=self.probes.status,
             extra={
                 "locks": self.probes.locks(),
-                **({"memory": memory} if (memory := self.probes.memory()) else {}),
+                **({"memory": memory} if memory else {}),
                 "dropped_events": dict(self.log.dropped),
                 **({"schedule": schedule} if schedule else {}),
                 "facts": {**self.facts, **self.context.facts},

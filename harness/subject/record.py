@@ -36,6 +36,7 @@ class Tally:
     steps: list[tuple[int, int]] = field(default_factory=list)  # (end ns, tokens) of every good step
     first_error_step: int | None = None
     waited: dict[str, int] = field(default_factory=dict)  # what for → ns, since its first good step
+    peaks: dict[str, dict[str, Any]] = field(default_factory=dict)  # memory of its own process, if it has one, by device
 
     def as_json(self) -> dict[str, Any]:
         """The worker's part of `result.json`; losses that are no number become null."""

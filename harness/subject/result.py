@@ -12,6 +12,7 @@ from typing import Any
 from harness.core.outcome import primary
 from harness.core.scenario import Scenario
 
+from . import out_of_memory
 from .consequences import mark_consequences
 from .record import Trial
 
@@ -43,15 +44,21 @@ def build(
     extra: Mapping[str, Any],
     torch_version: str,
 ) -> dict[str, Any]:
-    """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts."""
+    """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts; `extra`: keys beside, among
+    them `memory`, the peaks by device."""
     labels, reason = outcomes(trial, scenario, stuck[0], torch_version)
+    reason = stuck[1] or reason
+    if out_of_memory.LABEL in labels:
+        peak = out_of_memory.reason(extra.get("memory", {}))
+        parts = [peak, reason] if primary(labels) == out_of_memory.LABEL else [reason, peak]
+        reason = "; ".join(part for part in parts if part)
     startup, rate = trial.window()
     steppers = trial.steppers()
     return {
         "schema": 1,
         "outcomes": labels,
         "outcome": primary(labels),
-        "reason": stuck[1] or reason,
+        "reason": reason,
         "fx_errors": sum(1 for e in trial.errors if e.label == "fx_error"),
         "dense_calls": sum(t.dense_calls for t in trial.workers.values()) + trial.other_dense_calls,
         "compiles": sum(t.compiles for t in trial.workers.values()) + trial.other_compiles,

@@ -155,6 +155,7 @@ class SplitPipeline:
         tally.facts.update(theirs["facts"])
         tally.steps = [(at + offset, tokens) for at, tokens in document["facts"]["steps"]]
         tally.first_good_ns = tally.steps[0][0] if tally.steps else None
+        tally.peaks = document.get("memory", {})
         for error in document["errors"]:
             at_s = error.pop("at_s")
             self._ctx.trial.errors.append(ErrorRecord(**error, at_ns=int(at_s * 1e9) + offset))

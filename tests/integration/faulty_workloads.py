@@ -85,6 +85,38 @@ class StepFails(_OneWorker):
         self.ctx.step("drafter-0", tokens=3, loss=2.0)
 
 
+class OutOfMemory(_OneWorker):
+    """As torch's allocator says it on a device."""
+
+    def run(self) -> None:
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+        try:
+            with self.ctx.region("step", "drafter-0"):
+                raise torch_error()
+        except RuntimeError as error:
+            self.ctx.step_failed("drafter-0", error)
+
+
+class OutOfHostMemory(_OneWorker):
+    """No error is planted: more is asked for than any machine has."""
+
+    def run(self) -> None:
+        import torch
+
+        torch.empty(1 << 50)
+
+
+class OutOfMemoryInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        raise torch_error()
+
+
+def torch_error() -> RuntimeError:
+    import torch
+
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB")
+
+
 class Hangs(_OneWorker):
     def run(self) -> None:
         self.ctx.step("drafter-0", tokens=1, loss=1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,15 @@ def test_a_workload_without_workers_is_no_fault_of_the_subject(executor: LocalEx
         assert rows[name]["outcomes"] == ["setup_error"]
         assert text in rows[name]["reason"]
         assert "workers" in rows[name]["errors"][0]["traceback"]
+
+
+@pytest.mark.parametrize("name", ["OutOfMemory", "OutOfHostMemory", "OutOfMemoryInSetup"])
+def test_out_of_memory_is_no_failure_and_says_its_peak(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
+    row = run(executor, request_for(tmp_path, name))[name]
+    assert row["outcomes"] == ["out_of_memory"]
+    assert [error["label"] for error in row["errors"]] == ["out_of_memory"]
+    assert re.match(r"peak \d+\.\d GiB of the machine's memory in this process; .* no fault of a lock", row["reason"])
+    assert ("Tried to allocate 2.00 GiB" in row["reason"]) == (name == "OutOfMemoryInSetup")
 
 
 def test_an_import_that_fails_is_a_setup_error(executor: LocalExecutor, tmp_path: Path) -> None:

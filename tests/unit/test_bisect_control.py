@@ -215,6 +215,13 @@ def test_what_cannot_run_here_is_skipped_before_a_process_is_started(run: Run, e
     assert "flex_attention" in document["conclusion"]
 
 
+def test_more_memory_than_there_is_is_skipped_too(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(MATRIX.replace("hidden_size = 32", "hidden_size = 1000000"))
+    code, document, _ = run("locks", "m.toml")
+    assert (code, document["verdict"], executor.ran) == (3, "incomplete", [])
+    assert "devices=cpu needs at least" in document["conclusion"]
+
+
 def test_max_trials(run: Run, executor: FakeExecutor) -> None:
     code, document, err = run("locks", "m.toml", "--max-trials", "10", "--jobs", "3")
     assert code == 3

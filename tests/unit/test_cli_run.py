@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,18 @@ def test_nothing_that_can_run_here_is_exit_3(run: Run, executor: FakeExecutor, t
     assert code == 3
     assert executor.ran == []
     assert "no flex_attention with gradients on the CPU" in " ".join(out.split())
+
+
+def test_more_memory_than_there_is_is_skipped_before_anything_starts(
+    run: Run, executor: FakeExecutor, tmp_path: Path
+) -> None:
+    table = "[pipeline]\nhidden_size = 1000000\ntarget_layers = 9\n"
+    (tmp_path / "m.toml").write_text(f'schema = 1\n[axes]\ndrafters = [1, 2]\n{table}')
+    code, out, _ = run()
+    assert (code, executor.ran) == (3, [])
+    assert re.search(r"drafters=2: devices=cpu needs at least \S+ GiB on cpu for 2 drafters of", " ".join(out.split()))
+    rows = [json.loads(line) for line in (tmp_path / "run" / "results.jsonl").read_text().splitlines()]
+    assert [row["outcome"] for row in rows] == ["skipped"] * 2
 
 
 def test_options_reach_the_trials(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_the_pipeline_s_case_of_the_cpu_runs_on_a_device(ran: Ran, executor: Fak
 def test_trials_are_asked_for_on_that_device(
     ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.control.skips.skip_reason", lambda scenario, environment: "")
+    monkeypatch.setattr("harness.control.skips.skip_reason", lambda scenario, environment, settings: "")
     found: list[str] = []
 
     def outcome(request: TrialRequest) -> Row:

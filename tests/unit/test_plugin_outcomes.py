@@ -115,6 +115,16 @@ def test_a_scenario_that_cannot_run_here_is_skipped_with_its_reason(
     assert executor.ran == []
 
 
+def test_a_scenario_that_asks_for_more_memory_than_there_is_is_skipped(
+    pytester: pytest.Pytester, executor: FakeExecutor
+) -> None:
+    pytester.makefile(".toml", mine='schema = 1\n[axes]\nlock = ["none"]\n[pipeline]\nhidden_size = 1000000\n')
+    result = in_process(pytester, "mine.toml", "-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*devices=cpu needs at least * GiB on cpu *"])
+    assert executor.ran == []
+
+
 def test_a_subject_may_skip_as_well(pytester: pytest.Pytester, executor: FakeExecutor) -> None:
     executor.outcome = lambda request: make_row(request, "skipped", reason="no such thing here")
     pytester.makefile(".toml", mine='schema = 1\n[axes]\nlock = ["none"]\n')

@@ -19,6 +19,10 @@ MESSAGES = [
     (RuntimeError("CUDA error: an illegal memory access was encountered"), "cuda_fault"),
     (MemoryError(), "out_of_memory"),
     (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out_of_memory"),
+    (RuntimeError("CUDA error: out of memory"), "out_of_memory"),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "out_of_memory"),
+    (RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+     "out_of_memory"),
     (ValueError("something else"), "error"),
     (AssertionError(), "error"),
 ]  # fmt: skip
@@ -34,6 +38,24 @@ def test_the_label_of_a_cause_is_found_below_its_wrapper() -> None:
     outer.__cause__ = RuntimeError(f"{FX_ERROR} …")
     assert classify(outer).label == "fx_error"
     assert classify(outer).type == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("inner", "label"),
+    [("CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"), ("something else", "capture_invalidated")],
+)
+def test_a_capture_that_ran_out_of_memory_is_not_a_capture_that_was_disturbed(inner: str, label: str) -> None:
+    """The end of the capture raises in turn, while the first error is on its way out."""
+    with pytest.raises(RuntimeError) as raised:
+        _capture(inner)
+    assert classify(raised.value).label == label
+
+
+def _capture(inner: str) -> None:
+    try:
+        raise RuntimeError(inner)
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture: cudaErrorStreamCapture…")
 
 
 def test_a_bare_assertion_in_cudagraph_trees_is_the_thread_local_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ class MemoryProbe(Quiet):
 
     def __init__(self, scope: Scope) -> None:
         self._log = scope.log
-        self._on = "cuda" in scope.scenario.devices
+        self._named = re.findall(r"cuda:\d+", scope.scenario.devices)
+        self._on = bool(self._named)
         self._devices: dict[str, str] = {}  # worker → its device
 
     def install(self) -> str:
@@ -38,7 +40,10 @@ class MemoryProbe(Quiet):
             self._log.emit("memory", f',"d":"{device}","a":{allocated},"r":{reserved}')
 
     def peaks(self) -> dict[str, dict[str, Any]]:
-        """Bytes by device: highest allocated and reserved since the start, and what the device has."""
+        """Bytes by device: highest allocated and reserved since the start, and what the device has.
+
+        Before any worker is placed, of all devices that the scenario names.
+        """
         if not self._on or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return {}
         return {
@@ -47,5 +52,5 @@ class MemoryProbe(Quiet):
                 "peak_reserved": torch.cuda.max_memory_reserved(device),
                 "total": torch.cuda.get_device_properties(device).total_memory,
             }
-            for device in sorted(set(self._devices.values()))
+            for device in sorted(set(self._devices.values() or self._named))
         }

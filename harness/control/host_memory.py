@@ -1,0 +1,58 @@
+"""How much memory the processes of a run may have: the machine's, or what a control group leaves of it. Linux tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+
+def usable_memory_bytes(root: Path = Path("/")) -> int | None:
+    """Memory and swap, in bytes, within every limit of this process's control groups; None: the system does not say.
+
+    `root`: the folder that holds proc and sys.
+    """
+    said = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _text(root / "proc/meminfo"), re.MULTILINE))
+    if "MemTotal" not in said:
+        return None
+    memory, swap = int(said["MemTotal"]) << 10, int(said.get("SwapTotal", 0)) << 10
+    return min([memory + swap, *_limits(root, swap)])
+
+
+def _limits(root: Path, swap: int) -> Iterator[int]:
+    """Of memory and swap together: of the group this process is in and of all groups around it."""
+    groups = root / "sys/fs/cgroup"
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:  # version 2
+            for folder in _upwards(groups, path):
+                memory, swapped = _number(folder / "memory.max"), _number(folder / "memory.swap.max")
+                if memory is not None:
+                    yield memory + (swap if swapped is None else min(swapped, swap))
+        elif "memory" in controllers.split(","):
+            for folder in _upwards(groups / "memory", path):
+                memory, both = (_number(folder / f"memory.{name}limit_in_bytes") for name in ("", "memsw."))
+                if memory is not None:
+                    yield memory + swap if both is None else both
+
+
+def _upwards(mounted: Path, path: str) -> Iterator[Path]:
+    """The folder of a group, and those around it. In a container only its own part of the tree may be mounted."""
+    names = [name for name in PurePosixPath(path).parts if name != "/"]
+    for length in range(len(names) if ".." not in names else 0, -1, -1):
+        yield mounted.joinpath(*names[:length])
+
+
+def _number(path: Path) -> int | None:
+    """None: no such file, or no limit ("max")."""
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    """"" where the system has no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
