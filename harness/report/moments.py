@@ -25,7 +25,8 @@ class Standing:
 
 def at(story: Story, moment: int) -> list[Standing]:
     """Every thread that was in anything at that moment (ns)."""
-    found = [_standing(lane, moment) for lane in story.lanes]
+    engine_threads = any(lane.thread.startswith("autograd-") for lane in story.lanes)
+    found = [_standing(lane, moment, engine_threads) for lane in story.lanes]
     return [one for one in found if one.regions or one.holds or one.waits or one.doing]
 
 
@@ -65,16 +66,18 @@ def _while_traced(story: Story, told: int, tracers: set[str]) -> int:
     return max(before, default=told)
 
 
-def _standing(lane: Lane, moment: int) -> Standing:
+def _standing(lane: Lane, moment: int, engine_threads: bool) -> Standing:
+    """`engine_threads`: autograd has threads of its own here, so who is in the engine waits for one; on the CPU it is at work."""
     inside = sorted((s for s in lane.spans if s.start <= moment < s.end or s.start <= moment == s.end), key=_depth)
     by_kind = {kind: [span.name for span in inside if span.kind == kind] for kind in (REGION, HOLD, WAIT, QUEUE)}
     worker = next((span.worker for span in reversed(inside) if span.worker), lane.worker)
     doing = list(dict.fromkeys(_doing(span.kind, span.name) for span in inside))
+    in_engine = any(span.kind == "engine" for span in inside)
     return Standing(
         lane.thread if worker in ("", lane.thread) else f"{lane.thread} (for {worker})",
         " › ".join(by_kind[REGION]),
         tuple(by_kind[HOLD]),
-        (*by_kind[WAIT], *by_kind[QUEUE]),
+        (*by_kind[WAIT], *by_kind[QUEUE], *(("autograd's thread",) if in_engine and engine_threads else ())),
         tuple(filter(None, doing)),
     )
 
@@ -86,4 +89,4 @@ def _depth(span: Any) -> int:
 def _doing(kind: str, name: str) -> str:
     if kind == TRACE:
         return "tracing: the FX flag is its own"
-    return name if kind in (COMPILE, LOWERING) else "waits for the autograd engine" if kind == "engine" else ""
+    return name if kind in (COMPILE, LOWERING) else "in the autograd engine" if kind == "engine" else ""

@@ -13,7 +13,7 @@ TICK_NS = 100
 NEAR_NS = 500_000_000
 """Around an error, a hang or a flag that was seen set, nothing is left out before everything else is."""
 
-LONGEST_NAME = 120
+LONGEST_NAME = 240
 ALARMS = frozenset({"step.failed", "flag.checked", "dense.call", "hang", "deadlock", "grad.missing", "finding"})
 """Kinds of mark that tell of trouble."""
 

@@ -113,6 +113,9 @@ def _commands(row: Row, places: Places) -> list[list[str]]:
     found = [["Run its scenario again", places.command(row["scenario_id"])]]
     if RECORDING in row["evidence"]:
         found.append(["Replay this very order of threads", f"harness replay {shlex.quote(folder)}"])
+    if any(label in FAILURES for label in row["outcomes"]):
+        found.append(["What is known of it, with the remedy", f"harness explain {shlex.quote(folder)}"])
+        found.append(["The text of a bug report", f"harness upstream {shlex.quote(folder)}"])
     return [pair for pair in found if pair[1]]
 
 
@@ -120,7 +123,7 @@ def _error(error: Mapping[str, Any], story: Story | None) -> Detail:
     tracers = error["tracers"][:MOST_TRACERS]
     at = f", step {error['step']}" if error["step"] is not None else ""
     others = [f"{who_of(one)} was tracing in {one['region'] or '?'}" for one in tracers]
-    who = f"{who_of(error)} failed in {error['region'] or '?'}{at}"
+    who = f"{who_of(error)} failed {'in ' + error['region'] if error['region'] else 'outside of all regions'}{at}"
     stacks = [(f"{who_of(error)}: failed", error["traceback"])]
     stacks += [(f"{who_of(one)}: was tracing", one["stack"]) for one in tracers]
     moment = moments.moment_of(story, error) if story else None

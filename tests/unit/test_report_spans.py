@@ -113,6 +113,15 @@ def test_who_held_what_when_it_failed() -> None:
     assert "target-0" not in standings
 
 
+def test_who_is_in_the_engine_waits_where_autograd_has_threads_of_its_own() -> None:
+    entered = event(5, "drafter-0", "engine.enter")
+    lowers = {**event(6, "x", "region.enter", r="attention"), "th": "autograd-7", "id": 7, "w": "drafter-0"}
+    ends = event(9, "drafter-0", "engine.exit")
+    on_the_cpu, on_a_device = tell([entered, ends], ROLES), tell([entered, lowers, ends], ROLES)
+    assert [one.waits for one in moments.at(on_the_cpu, 7 * MS)] == [()]
+    assert {one.thread: one.waits for one in moments.at(on_a_device, 7 * MS)}["drafter-0"] == ("autograd's thread",)
+
+
 def test_other_errors_are_placed_where_they_left_their_innermost_region() -> None:
     story = tell(collision(), ROLES)
     assert moments.moment_of(story, {**ERROR, "label": "error", "tracers": []}) == int(46.1 * MS) - 1
