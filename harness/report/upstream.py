@@ -27,7 +27,7 @@ from harness.report.witness import interleaving
 from harness.report.wording import percent, plural
 
 LONGEST_STACK = 8_000
-LONGEST_DUMP = 12_000
+LONGEST_DUMP = 24_000
 LONGEST_HEADLINE = 110
 MOST_EVENTS = 40
 _FACTS = ("torch", "cuda", "python", "implementation", "harness", "platform", "cpu", "cores", "cores_usable", "gpus")
@@ -164,8 +164,15 @@ def _stacks(trial: Trial, first: Mapping[str, Any] | None, label: str) -> list[s
     for name, text in dense[:1]:
         lines += [f"the first uncompiled call, of {plain(name)}:", "", _shown(text, LONGEST_STACK), ""]
     if trial.stacks.strip() and (label in ("deadlock", "hang", "crash", "cuda_fault") or not first):
-        lines += ["all threads:", "", _shown(trial.stacks, LONGEST_DUMP), ""]
+        lines += ["all threads:", "", stack_block(_named_threads(trial.stacks), LONGEST_DUMP), ""]
     return lines if len(lines) > 2 else []
+
+
+def _named_threads(stacks: str) -> str:
+    """Of the dumps in a trial's `stacks.txt` the one of py-spy, which names the threads; all of it where there is none."""
+    head, found, rest = stacks.partition("=== py-spy dump")
+    dump = rest.partition("\n")[2].strip() if found else ""
+    return f"{head.splitlines()[0]}\n\n{dump}" if dump.startswith("Process ") and head else stacks
 
 
 def _shown(text: str, longest: int) -> str:

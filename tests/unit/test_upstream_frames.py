@@ -8,6 +8,7 @@ import pytest
 
 from harness.report.markdown import stack_block
 from harness.report.text import stack
+from harness.report.upstream import _named_threads
 from harness.report.whole_frames import INNERMOST, MOST_TIMES, OUTERMOST, whole_frames
 
 TELLING = (
@@ -82,3 +83,17 @@ def test_a_shortened_stack_is_read_whole_again() -> None:
     assert raised.message == "refused"
     assert [frame.function for frame in raised.frames][-1] == "f54"
     assert raised.frames[0].function == "f0"
+
+
+def test_of_two_dumps_the_one_that_names_its_threads_is_told_whole() -> None:
+    stacks = (
+        "=== deadlock: a waits for b\nThread 0x1 (most recent call first):\n  File \"t.py\", line 1 in f\n\n"
+        '=== py-spy dump --native (exit 0)\nProcess 7: python\n\nThread 7 (idle): "MainThread"\n    f (t.py:1)\n'
+    )
+    told = _named_threads(stacks)
+    assert told.startswith("=== deadlock: a waits for b\n\nProcess 7: python")
+    assert '"MainThread"' in told
+    assert "0x1" not in told
+    only = stacks.partition("=== py-spy")[0]
+    assert _named_threads(only) == only
+    assert _named_threads(only + "=== py-spy dump (exit 1)\nError: no such process\n").startswith("=== deadlock")
