@@ -67,7 +67,7 @@ def _while_traced(story: Story, told: int, tracers: set[str]) -> int:
 
 
 def _standing(lane: Lane, moment: int, engine_threads: bool) -> Standing:
-    """`engine_threads`: autograd has threads of its own here, so who is in the engine waits for one; on the CPU it is at work."""
+    """`engine_threads`: autograd has threads of its own here, so who is in the engine waits for one; on the CPU it works."""
     inside = sorted((s for s in lane.spans if s.start <= moment < s.end or s.start <= moment == s.end), key=_depth)
     by_kind = {kind: [span.name for span in inside if span.kind == kind] for kind in (REGION, HOLD, WAIT, QUEUE)}
     worker = next((span.worker for span in reversed(inside) if span.worker), lane.worker)
