@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from harness.analysis.errors import ErrorGroup, add_errors
 from harness.analysis.intervals import CONFIDENCE, P_MIN, failure_rate_upper, trials_for_safe
+from harness.analysis.stuck import StuckGroup, add_stuck
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 
 Row = Mapping[str, Any]
@@ -146,6 +147,7 @@ class RunSummary:
     errors: tuple[ErrorGroup, ...]
     unavailable: dict[str, dict[str, int]]
     torch: str
+    stuck: tuple[StuckGroup, ...] = ()
 
 
 class Collector:
@@ -154,6 +156,7 @@ class Collector:
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
         self._errors: dict[str, ErrorGroup] = {}
+        self._stuck: dict[str, StuckGroup] = {}
         self._unavailable: dict[str, dict[str, int]] = {}
         self._torch = ""
 
@@ -164,6 +167,7 @@ class Collector:
             self._tallies[scenario_id] = Tally(scenario_id, row["scenario"])
         self._tallies[scenario_id].add(row)
         add_errors(self._errors, row)
+        add_stuck(self._stuck, row)
         self._torch = self._torch or str(row.get("torch") or "")
         for probe, why in unavailable_probes(row):
             reasons = self._unavailable.setdefault(probe, {})
@@ -185,6 +189,7 @@ class Collector:
             tuple(groups),
             dict(sorted(self._unavailable.items())),
             self._torch,
+            tuple(sorted(self._stuck.values(), key=lambda group: -group.trials)),
         )
 
 

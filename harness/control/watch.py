@@ -22,6 +22,8 @@ from .watch_rows import Process, process_row, processes, signals, wait_for_last_
 from .watch_start import Start
 
 LOOK_S = 0.5
+HANG_TIMEOUT_S = 30.0
+"""Unless it is given."""
 FACTS_S = 25.0
 
 
@@ -45,7 +47,16 @@ class WatchOptions:
     hang_timeout_s: float
     kill: bool
     live: bool
-    typed: Sequence[str] = ()
+
+    def typed(self) -> list[str]:
+        """Those that are not the default, as words of a command line."""
+        words = [] if self.out is None else ["--out", str(self.out)]
+        if self.follow is not None:
+            words.append("--follow" if self.follow else "--no-follow")
+        if self.hang_timeout_s != HANG_TIMEOUT_S:
+            words += ["--hang-timeout", f"{self.hang_timeout_s:g}"]
+        words += ["--on-hang", "kill"] * self.kill
+        return words + ["--live"] * self.live
 
 
 @dataclass
@@ -130,7 +141,7 @@ def _put_down(
     """environment.json and a row for each process; a disk that refuses costs a note, not the program's exit code."""
     try:
         found = list(processes(folder.path))
-        environment = _facts(command)
+        environment = _facts(command, options)
         if found:
             environment.update(executable=found[0].executable, python=found[0].python)
         signalled = signals(found)
@@ -168,14 +179,14 @@ def _put_down(
         result.notes.append(f"what was seen could not be put down: {error}")
 
 
-def _facts(command: Command) -> dict[str, Any]:
+def _facts(command: Command, options: WatchOptions) -> dict[str, Any]:
     """Facts of the machine, unless a driver keeps us waiting."""
     from .environment import describe_environment  # not before the program has run
 
     answer: list[dict[str, Any]] = []
 
     def ask() -> None:
-        answer.append(describe_environment(sys.executable, ["watch", "--", *command.shown()]))
+        answer.append(describe_environment(sys.executable, ["watch", *options.typed(), "--", *command.shown()]))
 
     asking = threading.Thread(target=ask, name="harness-facts", daemon=True)
     asking.start()

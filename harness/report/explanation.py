@@ -19,15 +19,19 @@ from harness.report.wording import plural
 UNKNOWN = "none that is known"
 NOTHING = "there is no traceback and no stack in it"
 _LABEL = 9
+_NATIVE = "which thread waits for a lock is seen only with native frames: py-spy dump --native --pid PID. "
+_LOCKS = "a text of stacks does not say who holds a lock: while it hangs, harness dump PID does"
 
 
 def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> None:
     """The hazards, the most specific first, or that there is none, and what was read."""
-    for number, match in enumerate(found):
+    whole, brief = _divided(found)
+    for number, match in enumerate(whole):
         if number:
             console.print()
-        same = number > 0 and match.exception is not None and match.exception is found[number - 1].exception
+        same = number > 0 and match.exception is not None and match.exception is whole[number - 1].exception
         _print_match(console, match, also=number > 0, same=same)
+    _print_brief(console, brief)
     own = _self_traces(dump)
     for number, trace in enumerate(own):
         if found or number:
@@ -37,9 +41,32 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
         console.print(Text(UNKNOWN, style="bold"))
         for raised in [raised for raised in dump.exceptions if raised.type][:5]:
             _line(console, "raised", one_line(visible(raised.texts[0]), 200))
-    if not found and dump.threads and all(frame.is_python for thread in dump.threads for frame in thread.frames):
-        console.print(Text("\nwhich thread waits for a lock is seen only with native frames: py-spy dump --native --pid PID"))
+    if not found and any(thread.frames for thread in dump.threads):
+        python = all(frame.is_python for thread in dump.threads for frame in thread.frames)
+        console.print(Text(f"\n{_NATIVE if python else ''}{_LOCKS}"))
     console.print(Text(f"\nread: {_read(dump)}", style="dim"))
+
+
+def _divided(found: Sequence[Match]) -> tuple[list[Match], list[Match]]:
+    """Those to be shown whole, and those of which the same message may be as well, the likely ones before the possible."""
+    whole: list[Match] = []
+    brief: list[Match] = []
+    for match in found:
+        known = match.exception is not None and any(match.exception is other.exception for other in whole)
+        (brief if known and not match.certain else whole).append(match)
+    return whole, sorted(brief, key=lambda match: bool(match.missing))
+
+
+def _print_brief(console: Console, found: Sequence[Match]) -> None:
+    """A line each, and what was not seen that would tell them apart."""
+    if not found:
+        return
+    console.print(Text("\nthe same message is also that of"))
+    for match in found:
+        sure = "possible" if match.missing else "likely"
+        console.print(Text(f"  {sure:<{_LABEL}}harness hazards {match.hazard.id}"), soft_wrap=True)
+    for missing in dict.fromkeys(match.missing for match in found if match.missing):
+        _line(console, "but", visible(missing))
 
 
 def _self_traces(dump: Dump) -> list[SelfTrace]:
@@ -76,8 +103,6 @@ def _print_match(console: Console, match: Match, *, also: bool, same: bool) -> N
             _line(console, "", visible(f"from {role.user}"))
     if not same:
         _line(console, "why", visible(match.why))
-    elif match.missing:
-        _line(console, "but", visible(match.missing))
     _line(console, "torch", f"{hazard.versions or 'all versions'}; needs {hazard.needs}")
     _line(console, "what", f"{hazard.window}; {hazard.access}" if hazard.access else hazard.window)
     _line(console, "then", hazard.effect)

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from harness.analysis.stuck import STUCK
 from harness.analysis.summary import Collector, RunSummary
 from harness.control.request import Row
 from harness.core.outcome import OK
 from harness.report.chosen import Chooser
 from harness.report.tallies import Tallies
 from harness.report.text import without_numbers
-
-STUCK = ("deadlock", "hang", "crash")
-"""Outcomes that no exception tells about."""
 
 MOST_STACKS = 100
 """Kinds of error whose stacks are kept; of further kinds the counts."""

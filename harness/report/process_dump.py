@@ -11,32 +11,31 @@ from harness.core.stuck.views import MOST_TOLD, ThreadView
 
 FRAMES = 12  # of a stack, shown; the JSON has all
 NATIVE = 3
-_FINDING = textwrap.TextWrapper(  # names and paths are not broken
-    80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-)
+COLUMNS = 80
 
 
 def process_text(dump: ProcessDump, *, stacks: bool = True) -> str:
     """One process: what is wrong, who waits for whom, the stacks."""
     lines = [_title(dump)]
     if dump.note:
-        lines.append(f"  note: {dump.note}")
+        lines += _fold(f"note: {dump.note}")
     if dump.failed:
         return "\n".join(lines) + "\n"
     if dump.record is not None:
         lines.append(f"  its own account: {dump.record.folder}")
         if dump.record.told:
-            lines.append(f"  its watchdog says: {dump.record.told}")
+            lines += _fold(f"its watchdog says: {dump.record.told}")
     findings = dump.diagnosis.findings
     for finding in findings[:MOST_TOLD]:
-        said = f"{_KINDS[finding.kind]}: {finding.text}"
-        lines += _FINDING.wrap(said)
+        lines += _fold(f"{_KINDS[finding.kind]}: {finding.text}")
     if len(findings) > MOST_TOLD:
         lines.append(f"  and {len(findings) - MOST_TOLD} more, see --json")
     for found in dump.hazards:
         lines += _hazard(found)
+    if not dump.hazards and not any(thread.native for thread in dump.threads):
+        lines += _fold(f"no hazard: {_NO_NATIVE}")
     if not dump.explained:
-        lines.append("  no culprit: nothing here is known to be wrong" + _why_not(dump))
+        lines += _fold("no culprit: nothing here is known to be wrong" + _why_not(dump))
     shown = [wait for wait in dump.diagnosis.waits if not wait.idle]
     if shown:
         lines.append("  who waits for whom")
@@ -44,7 +43,7 @@ def process_text(dump: ProcessDump, *, stacks: bool = True) -> str:
             names = {thread.ident: thread.name for thread in dump.threads}
             by = ", ".join(f"{names.get(i, str(i))} {has}" for i, has in wait.helpers.items()) or wait.nobody
             limit = ", with a time limit" if wait.timed else ""
-            lines.append(f"    {wait.thread.name}: {wait.what}{limit}" + (f": {by}" if by else ""))
+            lines += _fold(f"{wait.thread.name}: {wait.what}{limit}" + (f": {by}" if by else ""), 4)
     if stacks:
         for thread in dump.threads:
             lines += _stack(thread)
@@ -70,15 +69,17 @@ def _odd(tree: TreeDump) -> list[str]:
     assert tree.odd is not None
     places = {dump.process.rank: _place(dump) for dump in of_rank(tree.dumps)}
     if not tree.odd.by:
-        return ["all ranks have the same stacks" + _at(places[tree.odd.groups[0][0]])]
+        return _fold("all ranks have the same stacks" + _at(places[tree.odd.groups[0][0]]), 0)
     said = [
         f"rank{'s' if len(group) > 1 else ''} {', '.join(group)}{_at(places[group[0]])}" for group in tree.odd.groups
     ]
     if tree.odd.odd:
         odd = tree.odd.odd
         who = f"ranks {', '.join(odd)} are the odd ones" if len(odd) > 1 else f"rank {odd[0]} is the odd one"
-        return [f"{who}, by {tree.odd.by}", *(f"  {line}" for line in said)]
-    return [f"the ranks differ in {tree.odd.by}, with no majority", *(f"  {line}" for line in said)]
+        head = f"{who}, by {tree.odd.by}"
+    else:
+        head = f"the ranks differ in {tree.odd.by}, with no majority"
+    return [*_fold(head, 0), *(part for line in said for part in _fold(line))]
 
 
 def _at(place: str) -> str:
@@ -99,6 +100,7 @@ def _place(dump: ProcessDump) -> str:
     return text if inner is own else f"{text}, in {inner.function} ({inner.place})"
 
 
+_NO_NATIVE = "the catalogue is held against native stacks, and here are no native frames"
 _KINDS = {
     "cycle": "deadlock",
     "nobody": "waits for ever",
@@ -122,9 +124,22 @@ def _why_not(dump: ProcessDump) -> str:
 
 def _hazard(found: Match) -> list[str]:
     sure = "" if found.certain else ", perhaps"
-    lines = [f"  hazard {found.hazard.id}{sure}: {found.hazard.title}"]
-    lines += [f"    {role}" for role in found.roles]
-    return [*lines, f"    remedy: {found.hazard.remedy}"]
+    lines = _fold(f"hazard {found.hazard.id}{sure}: {found.hazard.title}")
+    for role in found.roles:
+        lines += _fold(str(role), 4)
+    return [*lines, *_fold(f"remedy: {found.hazard.remedy}", 4)]
+
+
+def _fold(text: str, indent: int = 2) -> list[str]:
+    """Lines of 80 columns; names and paths are not broken."""
+    return textwrap.wrap(
+        text,
+        COLUMNS,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _stack(thread: ThreadView) -> list[str]:

@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.control.reproduce import Reproduction
+from harness.core.axes import BY_NAME
 from harness.core.plan import ENDINGS, OCCURRENCES, REPRODUCED
+from harness.core.scenario import Scenario
 from harness.report.witness import interleaving
 
 
@@ -21,8 +23,7 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
         if found.counterfactual_ordered < found.counterfactual_times:
             line += f" (its order came about {found.counterfactual_ordered} times)"
     console.print(Text(line, style="bold"), soft_wrap=True)
-    lock = found.case.scenario.lock
-    console.print(Text(f"torch {found.row.get('torch') or '?'}, lock {lock}"), soft_wrap=True)
+    console.print(Text(f"torch {found.row.get('torch') or '?'}, {_lock(found.case.scenario)}"), soft_wrap=True)
     told = found.ending.schedule
     if found.ending.name == REPRODUCED:
         for event in interleaving(told.get("witness", ()), console.width):
@@ -31,8 +32,8 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
             first = str(error["message"]).strip().splitlines()[0] if error["message"] else ""
             said = f"then {error['worker'] or error['thread']}: {error['type']}: {first}"
             console.print(Text(textwrap.shorten(said, console.width, placeholder=" …")))
-        if found.row.get("reason"):
-            console.print(Text(textwrap.shorten(f"then {found.row['reason']}", console.width, placeholder=" …")))
+        if found.row.get("reason"):  # whole: who waits for whom is what was to be shown
+            _fold(console, f"then {' '.join(str(found.row['reason']).split())}")
     else:
         console.print(Text(f"{found.ending.name}: {ENDINGS[found.ending.name]}"))
         if found.ending.reason:
@@ -44,3 +45,13 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
         if found.merged:
             console.print(Text(f"not tried: {found.merged} that only exchange workers which nothing tells apart"))
     console.print(Text(f"trial: {found.trial}"), soft_wrap=True)
+
+
+def _lock(scenario: Scenario) -> str:
+    owner = f" (lock_owner={scenario.lock_owner})" if scenario.lock_owner != BY_NAME["lock_owner"].default else ""
+    return f"lock {scenario.lock}{owner}"
+
+
+def _fold(console: Console, text: str) -> None:
+    lines = textwrap.wrap(text, console.width, subsequent_indent="  ", break_on_hyphens=False)
+    console.print(Text("\n".join(lines)), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich import box
@@ -12,9 +13,10 @@ from rich.text import Text
 
 from harness.analysis.errors import ErrorGroup
 from harness.analysis.intervals import trials_for_safe
+from harness.analysis.stuck import STUCK
 from harness.analysis.summary import ScenarioSummary
 from harness.core.matrix import Judgement
-from harness.core.outcome import INCOMPLETE
+from harness.core.outcome import INCOMPLETE, SKIPPED
 from harness.report import wording
 from harness.report.names import left_out
 from harness.report.view import RunView
@@ -22,7 +24,9 @@ from harness.report.view import RunView
 STYLES = {"unsafe": "red", "safe": "green", "undecided": "yellow", "incomplete": "magenta"}
 INDENT = 2
 MOST_ERRORS = 5
+MOST_REASON = 1_000
 MOST_NAMES = 3
+MOST_EVIDENCE = 2  # of deadlocks, hangs and crashes: a command for each kind
 DENSE_PROBE = "dense"
 
 
@@ -39,6 +43,7 @@ def print_run(console: Console, view: RunView) -> None:
     for title, body in (
         ("Not as expected", _unexpected(view)),
         ("Errors", _errors(view)),
+        ("Deadlocks, hangs and crashes", _stuck(view)),
         ("Skipped", _skipped(view)),
         ("Incomplete", _incomplete(view)),
         ("Probes that cannot work here", _probes(view)),
@@ -103,11 +108,15 @@ def _mark(judged: Sequence[Judgement], signs: wording.Signs) -> Text:
 
 def _count(item: ScenarioSummary, count: int, signs: wording.Signs, probe: str = "") -> Text:
     """Where nothing could look, or no trial came to its end, nothing seen is not zero."""
-    if not item.conclusive and not count:
+    if not count and not any(_to_its_end(labels) for labels in item.labels):
         return Text(signs.none, style="dim")
     if not count and probe in item.unavailable:
         return Text("n/a", style="dim")
     return Text(str(count), style="bold" if count else "dim")
+
+
+def _to_its_end(labels: Sequence[str]) -> bool:
+    return not any(label in STUCK or label in INCOMPLETE or label == SKIPPED for label in labels)
 
 
 def _unexpected(view: RunView) -> list[RenderableType]:
@@ -154,6 +163,26 @@ def _error(view: RunView, group: ErrorGroup) -> list[RenderableType]:
     return lines
 
 
+def _stuck(view: RunView) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for group in view.summary.stuck[:MOST_ERRORS]:
+        ran = {item.id: item.trials for item in view.summary.scenarios}
+        trials = sum(ran[name] for name in group.scenarios)
+        head = Text(f"{group.trials} × {group.label}", style="bold red")
+        head.append(f" in {wording.plural(trials, 'trial')}: ", style="not bold default")
+        head.append(_one_line(group.reason, MOST_REASON) or "no reason was recorded", style="not bold default")
+        lines += [_indented(head), _indented(Text(_named(view, list(group.scenarios))), 2 * INDENT)]
+    if len(view.summary.stuck) > MOST_ERRORS:
+        lines.append(_indented(Text(f"and {len(view.summary.stuck) - MOST_ERRORS} more kinds of them", style="dim")))
+    return lines
+
+
+def _named(view: RunView, ids: Sequence[str]) -> str:
+    """The scenarios' names; of many the first."""
+    more = f" and {len(ids) - MOST_NAMES} more" if len(ids) > MOST_NAMES else ""
+    return "; ".join(view.names[name] for name in ids[:MOST_NAMES]) + more
+
+
 def _skipped(view: RunView) -> list[RenderableType]:
     return _by_reason(view, [(item, item.reason) for item in view.summary.scenarios if item.skipped])
 
@@ -171,11 +200,10 @@ def _incomplete(view: RunView) -> list[RenderableType]:
 def _by_reason(view: RunView, found: Sequence[tuple[ScenarioSummary, str]]) -> list[RenderableType]:
     reasons: dict[str, list[str]] = {}
     for item, reason in found:
-        reasons.setdefault(reason or "no reason given", []).append(view.names[item.id])
+        reasons.setdefault(reason or "no reason given", []).append(item.id)
     lines: list[RenderableType] = []
-    for reason, names in reasons.items():
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        line = Text("; ".join(names[:MOST_NAMES]) + more, style="bold")
+    for reason, ids in reasons.items():
+        line = Text(_named(view, ids), style="bold")
         line.append(f": {_one_line(reason, 300)}", style="not bold")
         lines.append(_indented(line))
     return lines
@@ -203,8 +231,13 @@ def _next(view: RunView) -> list[RenderableType]:
         )
     failed = (group for group in view.summary.errors if not group.only_consequences and group.label not in INCOMPLETE)
     witness = next(failed, None)
-    if witness:
-        lines += _advice("evidence of a failure:", f"{view.run_dir}/trials/{witness.witness_trial}/")
+    evidence = {witness.witness_trial: "a failure"} if witness else {}
+    for group in view.summary.stuck[:MOST_EVIDENCE]:
+        evidence.setdefault(group.trial, f"a {group.label}")
+    for trial, what in evidence.items():
+        folder = f"{view.run_dir}/trials/{trial}/"
+        lines += _advice(f"evidence of {what}, and its hazard and remedy where these are known:", folder)
+        lines += _whole(f"harness explain {shlex.quote(folder)}")
     if view.report:
         lines += _advice("the report, for a browser:", view.report)
     lines += _advice("all rows:", f"{view.run_dir}/results.jsonl")
@@ -212,7 +245,11 @@ def _next(view: RunView) -> list[RenderableType]:
 
 
 def _advice(why: str, what: str) -> list[RenderableType]:
-    return [_indented(Text(why)), Whole(" " * 2 * INDENT + what)]
+    return [_indented(Text(why)), *_whole(what)]
+
+
+def _whole(what: str) -> list[RenderableType]:
+    return [Whole(" " * 2 * INDENT + what)]
 
 
 def _indented(text: Text, by: int = INDENT) -> RenderableType:

@@ -6,7 +6,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NARROWEST = 28
+NARROWEST = 16
+"""Of a column; where that many do not fit beside each other, the events stand below each other, each with its thread."""
+
+ROOMY = 28
+"""From that many columns on there is room to indent."""
+
+MOST_PARTS = 3
+"""Of a path: enough to find it. Where they do not fit, fewer."""
 
 
 def interleaving(witness: Sequence[Mapping[str, Any]], width: int = 110) -> list[str]:
@@ -19,15 +26,30 @@ def interleaving(witness: Sequence[Mapping[str, Any]], width: int = 110) -> list
     for event in shown:
         if event.get("role"):
             roles.setdefault(str(event["seat"]), str(event["role"]))
-    column = max(NARROWEST, (width - 5) // len(seats) - 2)
     heads = [f"{roles[seat]} = {seat}" if seat in roles else seat for seat in seats]
-    lines = ["     " + "  ".join(head[:column].ljust(column) for head in heads).rstrip()]
+    column = (width - 5) // len(seats) - 2
+    if column < NARROWEST:
+        return _below_each_other(shown, dict(zip(seats, heads, strict=True)), width)
+    titles = [textwrap.wrap(head, column) for head in heads]
+    lines = []
+    for at in range(max(len(title) for title in titles)):
+        cells = (title[at] if at < len(title) else "" for title in titles)
+        lines.append(("     " + "  ".join(cell.ljust(column) for cell in cells)).rstrip())
     lines.append("     " + "  ".join("-" * column for _ in seats))
     for number, event in enumerate(shown, start=1):
         place = seats.index(str(event["seat"]))
         for at, text in enumerate(_texts(event, column)):
             margin = f"{number:3d}  " if at == 0 else "     "
             lines.append((margin + " " * place * (column + 2) + text).rstrip())
+    return lines
+
+
+def _below_each_other(shown: Sequence[Mapping[str, Any]], heads: Mapping[str, str], width: int) -> list[str]:
+    column = max(NARROWEST, width - 5)
+    lines = []
+    for number, event in enumerate(shown, start=1):
+        texts = [*textwrap.wrap(f"{heads[str(event['seat'])]}:", column), *_texts(event, column)]
+        lines += [f"{number:3d}  {texts[0]}", *(f"     {text}" for text in texts[1:])]
     return lines
 
 
@@ -46,20 +68,22 @@ def _texts(event: Mapping[str, Any], column: int) -> list[str]:
     elif event.get("name"):
         head += f'  "{event["name"]}"'
     texts = textwrap.wrap(head, column)
+    first, more = ("  ", "    ") if column >= ROOMY else (" ", " ")
     for source in (event.get("torch"), event.get("source")):
         if source:
             path, _, function = str(source).partition(" ")
             texts += textwrap.wrap(
-                f"{_short(path)} {function}",
+                f"{_short(path, column - len(first))} {function}",
                 column,
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
+                initial_indent=first,
+                subsequent_indent=more,
                 break_on_hyphens=False,
             )
     return texts
 
 
-def _short(path: str) -> str:
-    """The last three parts: enough to find it."""
-    return "/".join(path.split("/")[-3:])
+def _short(path: str, longest: int) -> str:
+    """The last parts of it, as many as fit; a file's name that does not is parted from the line's number."""
+    parts = path.split("/")
+    short = next((name for n in range(MOST_PARTS, 0, -1) if len(name := "/".join(parts[-n:])) <= longest), "")
+    return short or parts[-1].replace(":", " :")

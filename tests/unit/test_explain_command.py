@@ -14,6 +14,7 @@ from dump_texts import FOLDER, HEALTHY, read
 from harness import cli
 
 COLLISION = FOLDER / "fx-flag-collision.txt"
+MESSAGE = b"RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function."
 Ran = tuple[int, str, str]
 
 
@@ -74,6 +75,28 @@ def test_a_message_in_a_sentence(explain: Callable[..., Ran]) -> None:
     code, out, _ = explain("-", stdin=said)
     assert code == 0
     assert out.startswith("fx-flag-collision")
+
+
+def test_of_one_message_the_first_hazard_is_whole_and_others_are_a_line_the_likely_ones_first(
+    explain: Callable[..., Ran],
+) -> None:
+    code, out, _ = explain("-", stdin=MESSAGE)
+    assert code == 0
+    assert out.count("remedy ") == 1
+    block = out.split("\nthe same message is also that of\n")[1].split("\n\n")[0].splitlines()
+    listed = [line.split() for line in block if "harness hazards " in line]
+    assert [words[0] for words in listed] == sorted(words[0] for words in listed)  # likely, possible
+    assert {words[0] for words in listed} == {"likely", "possible"}
+    matches = json.loads(explain("-", "--json", stdin=MESSAGE)[1])["matches"]
+    assert sorted(words[-1] for words in listed) == sorted(one["id"] for one in matches[1:])
+    assert block[-2].split()[0] == "but"
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_stacks_that_no_hazard_fits_are_sent_to_dump(explain: Callable[..., Ran]) -> None:
+    out = " ".join(explain(str(HEALTHY[0]))[1].split())
+    assert "a text of stacks does not say who holds a lock: while it hangs, harness dump PID does" in out
+    assert "harness dump" not in explain("-", stdin=b"the training is slow today\n")[1]
 
 
 @pytest.mark.parametrize(

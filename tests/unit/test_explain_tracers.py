@@ -114,7 +114,8 @@ def test_the_tracers_of_a_row_and_of_a_trial(tmp_path: Path, capsys: pytest.Capt
             assert (code, json.loads(out)["matches"][0]["id"]) == (0, first)
             assert json.loads(out)["matches"][0]["missing"] == ""
         words = " ".join(explain(capsys, str(tmp_path))[1].split())
-        assert "(possible) but the frames that would tell it from others are not on the stack" in words
+        assert "possible harness hazards fx-flag-collision" in words
+        assert "but the frames that would tell it from others are not on the stack" in words
 
 
 def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

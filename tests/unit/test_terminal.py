@@ -153,6 +153,49 @@ def test_the_report_is_named_and_the_signs_are_explained() -> None:
     assert "-: not measured. + x: as expected" in " ".join(shown(view(), encoding="ascii").split())
 
 
+WAITS = (
+    "drafter-0 waits for torch's compile lock, held by drafter-1; "
+    "drafter-1 waits for autograd's thread of hosted:0, held by drafter-0"
+)
+OTHERS = (
+    "drafter-1 waits for autograd's thread of hosted:0, held by drafter-2; "
+    "drafter-2 waits for torch's compile lock, held by drafter-1"
+)
+
+
+def stuck(**rest: object) -> RunView:
+    rows = [row(NONE, 0, "deadlock", reason=WAITS, startup_s=None, tokens_per_s=None)]
+    rows += [row(NONE, 1, "deadlock", reason=OTHERS, startup_s=None, tokens_per_s=None)]
+    rows += [row(FIRST, 0, "deadlock", reason=WAITS, startup_s=None, tokens_per_s=None), row(FIRST, 1)]
+    rows += [row(GATE, 0, "hang", reason="no event for 30 s; no known lock is waited for")]
+    return RunView("m", "runs/a b", summarise(rows), VARYING, {}, "2.13.0", "here", **rest)  # type: ignore[arg-type]
+
+
+def test_a_deadlock_is_told_whole_and_once_for_the_same_kinds_of_wait() -> None:
+    text = shown(stuck())
+    block = text.split("\nDeadlocks, hangs and crashes\n")[1].split("\n\n")[0]
+    said = " ".join(block.split())
+    assert said.startswith(f"3 × deadlock in 4 trials: {WAITS} lock=none; lock=first_step checkpoint=non_reentrant ")
+    assert said.endswith("1 × hang in 1 trial: no event for 30 s; no known lock is waited for lock=compile_gate")
+    assert "drafter-2" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_what_never_came_to_its_end_has_seen_no_zero() -> None:
+    line = next(line for line in shown(stuck()).splitlines() if line.startswith("lock=none"))
+    assert line.split()[-4:] == ["–", "–", "–", "–"]
+    line = next(line for line in shown(stuck()).splitlines() if line.startswith("lock=first_step"))
+    assert line.split()[-4:-2] == ["0", "0"]
+
+
+def test_a_deadlock_is_evidence_that_explain_reads() -> None:
+    following = shown(stuck()).split("\nNext\n")[1]
+    folder = f"runs/a b/trials/{NONE.id}--r0/"
+    why = "evidence of a deadlock, and its hazard and remedy where these are known:"
+    assert f"  {why}\n    {folder}\n    harness explain '{folder}'\n" in following
+    assert "evidence of a hang, and" in following
+
+
 def test_an_error_that_only_followed_is_not_listed() -> None:
     error = {**FX_ERROR, "consequence": True, "message": "queue closed"}
     summary = summarise([row(NONE, 0, "hang", errors=[error])])

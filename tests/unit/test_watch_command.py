@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from harness.commands.watch import watch as watch_command
 from harness.control import environment
-from harness.control.watch import _facts
+from harness.control.watch import HANG_TIMEOUT_S, WatchOptions, _facts
 from harness.control.watch_command import Command, read_command
 from harness.control.watch_start import Start
 from harness.core.errors import UserError
+
+PLAIN = WatchOptions((), None, None, HANG_TIMEOUT_S, False, False)
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +36,25 @@ def test_the_thread_that_asks_for_facts_of_the_machine_has_a_name(monkeypatch: p
         return {"asked by": threading.current_thread().name}
 
     monkeypatch.setattr(environment, "describe_environment", describe)
-    assert _facts(read_command(["train.py"])) == {"asked by": "harness-facts"}
+    assert _facts(read_command(["train.py"]), PLAIN) == {"asked by": "harness-facts"}
+
+
+def test_the_command_that_made_the_watch_has_all_options_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(_: object, command: list[str]) -> dict[str, list[str]]:
+        return {"command": command}
+
+    monkeypatch.setattr(environment, "describe_environment", describe)
+    words = (sys.executable, "train.py", "--hf-token=abc")
+    command = read_command(words)
+    given = WatchOptions(words, Path("a b"), True, 5.5, True, True)
+    options = ["--out", "a b", "--follow", "--hang-timeout", "5.5", "--on-hang", "kill", "--live"]
+    after = ["--", *command.words[:2], "--hf-token=…"]
+    assert _facts(command, given) == {"command": ["watch", *options, *after]}
+    assert _facts(command, PLAIN) == {"command": ["watch", *after]}
+
+
+def test_the_default_of_the_hang_timeout_is_the_one_that_is_not_told() -> None:
+    assert inspect.signature(watch_command).parameters["hang_timeout"].default == HANG_TIMEOUT_S
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harness.report.witness import interleaving
 from harness.subject.schedules.witness import source_positions
 
@@ -45,9 +47,29 @@ def test_nothing_to_show() -> None:
     assert interleaving([]) == []
 
 
-def test_many_threads_keep_a_readable_column() -> None:
+@pytest.mark.parametrize("threads", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("width", [80, 110])
+def test_no_number_of_threads_is_wider_than_was_asked(threads: int, width: int) -> None:
+    place = "site-packages/torch/_functorch/_aot_autograd/runtime_wrappers.py:2830 get_or_compile"
+    seats = [f"drafter-{i}@engine" for i in range(threads)]
+    lines = interleaving([event(seat, "backward_lowering.enter", role="B", torch=place) for seat in seats], width)
+    assert max(len(line) for line in lines) <= width
+    words = "".join(" ".join(lines).split())
+    for said in ("backward_lowering.enter", "runtime_wrappers.py", ":2830", "get_or_compile"):
+        assert words.count(said) == threads
+
+
+def test_with_too_many_threads_for_columns_each_event_names_its_thread() -> None:
     lines = interleaving([event(f"w{i}", "engine.enter") for i in range(8)], 80)
-    assert "engine.enter" in lines[-1]
+    assert lines[:2] == ["  1  w0:", "     engine.enter"]
+    assert lines[-2:] == ["  8  w7:", "     engine.enter"]
+
+
+def test_a_narrow_column_shows_fewer_parts_of_a_path() -> None:
+    seats = [event("a", "x", source="one/two/train.py:7 call"), event("b", "x"), event("c", "x")]
+    assert "one/two/train.py:7" in interleaving(seats, 100)[3]
+    assert "one" not in (narrow := interleaving(seats, 60)[3])
+    assert "two/train.py:7" in narrow
 
 
 def test_positions_are_the_callers_and_not_the_harness_own() -> None:
