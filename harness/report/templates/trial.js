@@ -99,7 +99,7 @@ const trialBody = async (id) => {
     make("dt", {}, "Evidence"), make("dd", {}, make("code", {}, found.folder)));
   const dumps = found.dumps.map(([title, text]) => make("figure", {}, make("figcaption", {}, make("strong", {}, title)), make("pre", { class: "stack", tabIndex: 0, role: "region", "aria-label": title }, text)));
   return [
-    found.reason && make("p", { class: "message" }, found.reason),
+    found.reason && !DATA.only && make("p", { class: "message" }, found.reason),  // a trial's own page has it in its headline
     found.problems.map(([label, text]) => make("p", { class: "message" }, make("span", { class: "label strong" }, label), ` ${text}`)),
     briefly,
     commands,
