@@ -21,6 +21,11 @@ class StandingCycle:
         self._told = False
         self.again = False  # the last look found the cycle of the look before it
 
+    @property
+    def edges(self) -> list[Edge]:
+        """The cycle that the last look found; [] for none."""
+        return self._cycle
+
     def look(self, edges: Iterable[Edge], now: float) -> str:
         """The cycle in words, at the first look at which it has stood long enough; else "". `now`: seconds, monotonic."""
         found = find_cycle(edges)

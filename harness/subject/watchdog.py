@@ -84,11 +84,16 @@ class Watchdog:
             if patient and before == asked:
                 continue
             asked = before
-            label, why = self._explain()
+            # Where the probes know the cycle, stacks add little, and to read them can take seconds of a loaded machine.
+            label, why = ("deadlock", self._in_words(cycle.edges)) if cycle.again else self._explain()
             # A cycle of waits is no compile that takes its time.
             if self._log.last_ns == before and (label == "deadlock" or not patient):
                 self._report(label, f"no event for {silent_s:.0f} s; {why}")
                 return
+
+    def _in_words(self, cycle: list[Edge]) -> str:
+        """The cycle, and who waits behind it."""
+        return "; ".join(dict.fromkeys(map(str, [*cycle, *self._edges()])))
 
     def _explain(self) -> tuple[str, str]:
         """(label, why) of a silence, from the stacks of all threads and what the probes know."""

@@ -82,6 +82,22 @@ def test_silence_is_a_hang_and_says_who_waits(tmp_path: Path) -> None:
     assert "a waits for lock 1, held by b" in watched.found[1]
 
 
+def test_a_cycle_that_the_probes_know_is_told_at_the_silence_without_reading_stacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources are read for an explanation from stacks, which takes a loaded machine longer than a hang may go untold."""
+    monkeypatch.setattr(module, "explain_hang", lambda *_: pytest.fail("the stacks were asked"))
+    behind = Edge("c", "lock 1", "b")
+    watched = Watched(tmp_path, 0.2, lambda: [*CYCLE, behind], compiling=True, deadlock_s=600)
+    assert watched.stuck.wait(10)
+    watched.end()
+    assert watched.found is not None
+    assert watched.found[0] == "deadlock"
+    assert watched.found[1].endswith(
+        "a waits for lock 1, held by b; b waits for lock 2, held by a; c waits for lock 1, held by b"
+    )
+
+
 def test_a_compile_may_be_silent_longer(tmp_path: Path) -> None:
     enough = threading.Event()
 
