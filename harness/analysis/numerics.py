@@ -77,21 +77,33 @@ def differences(
     first such step of *any* drafter ends the comparison for all: from then on the others average without it.
     """
     tolerance = TOLERANCE.get(dtype, TOLERANCE["float32"])  # another workload may call anything its dtype
-    losses = {name: _until_none(found["losses"]) for name, found in workers.items() if found["role"] != "target"}
-    if synchronised and losses:
-        common = min(len(found) for found in losses.values())
-        losses = {name: found[:common] for name, found in losses.items()}
     result = []
-    for name in sorted(losses):
-        expected = reference.get(name, {}).get("losses", [])
-        for step, (loss, wanted) in enumerate(zip(losses[name], expected, strict=False)):
-            if wanted is None:
-                break
+    for name, pairs in _pairs(workers, reference, synchronised).items():
+        for step, (loss, wanted) in enumerate(pairs):
             relative = abs(loss - wanted) / max(abs(wanted), FLOOR)
             if relative > tolerance:
                 result.append(Difference(name, step, loss, wanted, relative, tolerance))
                 break
     return result
+
+
+def compared(
+    workers: Mapping[str, Mapping[str, Any]], reference: Mapping[str, Mapping[str, Any]], *, synchronised: bool = False
+) -> int:
+    """How many losses `differences` has to look at: at none, it finds nothing and says nothing."""
+    return sum(len(pairs) for pairs in _pairs(workers, reference, synchronised).values())
+
+
+def _pairs(
+    workers: Mapping[str, Mapping[str, Any]], reference: Mapping[str, Mapping[str, Any]], synchronised: bool
+) -> dict[str, list[tuple[float, float]]]:
+    """By drafter, in order of name: (loss, reference's) of each step from the first that both have."""
+    losses = {name: _until_none(found["losses"]) for name, found in workers.items() if found["role"] != "target"}
+    if synchronised and losses:
+        common = min(len(found) for found in losses.values())
+        losses = {name: found[:common] for name, found in losses.items()}
+    expected = {name: _until_none(reference.get(name, {}).get("losses", [])) for name in losses}
+    return {name: list(zip(losses[name], expected[name], strict=False)) for name in sorted(losses)}
 
 
 def _until_none(losses: list[float | None]) -> list[float]:

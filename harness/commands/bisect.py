@@ -117,7 +117,7 @@ def bisect(
         document, code, folder = found.to_json(), found.exit_code, shown_path(found.run_dir)
         result = found
     else:
-        with open_bisection(options, progress.note) as opened, progress:
+        with open_bisection(options, progress.note, progress.plans) as opened, progress:
             answered = run_bisection(opened, executors.make_executor, progress, plan_oracle.oracle_for)
         document, code, folder = answered.to_json(), answered.exit_code, shown_path(answered.run_dir)
         result = answered
@@ -125,7 +125,7 @@ def bisect(
         emit(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     elif isinstance(result, TorchResult):
         versions = result
-        emit_report(lambda console: print_versions(console, versions, folder))
+        emit_report(lambda console: print_versions(console, versions, folder, jobs))
     else:
         emit_report(lambda console: print_bisection(console, answered, folder))
     raise typer.Exit(code)

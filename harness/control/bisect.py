@@ -91,11 +91,19 @@ class OpenBisection:
     environment: Mapping[str, Any]
     options: BisectOptions
     note: Callable[[str], None] = field(default=lambda text: None)
+    plans: Callable[[int, int], None] = field(default=lambda done, asked: None)
 
 
 @contextmanager
-def open_bisection(options: BisectOptions, note: Callable[[str], None]) -> Iterator[OpenBisection]:
-    """Check everything that can be checked, then make or reopen the run folder. Raises UserError before that."""
+def open_bisection(
+    options: BisectOptions,
+    note: Callable[[str], None],
+    plans: Callable[[int, int], None] = lambda done, asked: None,
+) -> Iterator[OpenBisection]:
+    """Check everything that can be checked, then make or reopen the run folder. Raises UserError before that.
+
+    `plans` is told how many plans have answered, of how many that were asked.
+    """
     check_budget(options)
     if len(options.pythons) > 1:
         raise UserError(
@@ -111,7 +119,7 @@ def open_bisection(options: BisectOptions, note: Callable[[str], None]) -> Itera
         problem = rundir.point_latest(path)
         if problem:
             note(problem)
-        yield OpenBisection(question, folder, environment, options, note)
+        yield OpenBisection(question, folder, environment, options, note, plans)
 
 
 def run_bisection(
@@ -154,6 +162,7 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
         hazards=oracle.hazards(),
         by_locks=oracle.by_locks(),
     )
+    answered = asked = 0
     for told in read_plans(opened.folder.path):
         bisector.record(told)
     for row in runner.earlier:
@@ -168,10 +177,15 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
             return bisector.conclude(stopped)
         if isinstance(step, Ask):
             phase.say("carrying out plans")
+            asks = bisector.asks(opened.options.jobs)
+            asked += len(asks)
+            opened.plans(answered, asked)
             try:
-                for told in oracle.ask(bisector.asks(opened.options.jobs)):
+                for told in oracle.ask(asks):
                     append_plan(opened.folder.path, told)
                     bisector.record(told)
+                    answered += 1
+                    opened.plans(answered, asked)
             except KeyboardInterrupt:
                 return bisector.conclude(INTERRUPTED)
             continue

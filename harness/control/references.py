@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.numerics import differences, reference_key, reference_scenario
+from harness.analysis.numerics import compared, differences, reference_key, reference_scenario
 from harness.core.outcome import OK
 
 from .request import Executor, Row, TrialRequest
@@ -94,9 +94,11 @@ class References:
         if known is None or isinstance(known, str):
             oracles["numerics"] = f"unavailable: {known or 'no reference was run'}"
             return
-        found = differences(
-            row["workers"], known, dtype=self._dtype, synchronised=scenario["replicas"] == "synchronised"
-        )
+        synchronised = scenario["replicas"] == "synchronised"
+        if not compared(row["workers"], known, synchronised=synchronised):
+            oracles["numerics"] = "unavailable: no loss to compare"
+            return
+        found = differences(row["workers"], known, dtype=self._dtype, synchronised=synchronised)
         oracles["numerics"] = "ok" if not found else "; ".join(str(difference) for difference in found)
         if found:
             row["outcomes"] = [label for label in row["outcomes"] if label != OK] + ["numerics"]

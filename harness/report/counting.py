@@ -40,6 +40,7 @@ class Progress:
         self.running: dict[str, float] = {}
         self.running_references: dict[str, tuple[str, float]] = {}  # id → configuration, since when
         self.waiting: dict[str, tuple[str, ...]] = {}  # trial → outcomes, until its reference has come
+        self.plans_done = self.plans_asked = 0
         self.stopping = False
         self.clock = time.monotonic
         self._left = LeftGuess()
@@ -57,6 +58,11 @@ class Progress:
         """`total` trials are to run; `already` were finished before."""
         with self._mutex:
             self.total, self.already = total, already
+
+    def plans(self, done: int, asked: int) -> None:
+        """So many hazards' plans have answered, of those that a bisection has asked so far: no trials of its scenarios."""
+        with self._mutex:
+            self.plans_done, self.plans_asked = done, asked
 
     def references(self, count: int) -> None:
         """So many references are to run as well."""
@@ -121,7 +127,9 @@ class Progress:
         )
 
     def counts(self) -> str:
-        """`12/60 trials, 3 failed, about 2 min left`."""
+        """`12/60 trials, 3 failed, about 2 min left`; before the first trial of a bisection `3 of 7 plans carried out`."""
+        if self.plans_asked and not self.total:
+            return f"{self.plans_done} of {wording.plural(self.plans_asked, 'plan')} carried out"
         said = f"{self.done}/{wording.plural(self.total, 'trial')}, {self.failed} failed"
         if self.already:
             said += f", {self.already} from before"

@@ -10,6 +10,7 @@ from harness.analysis.intervals import CONFIDENCE, P_MIN, trials_for_safe
 from harness.control.bisect_question import QUESTION
 from harness.report import facts
 from harness.report.answer import Answer, answer
+from harness.report.bisected import Bisected, read_bisected
 from harness.report.charts import Charts, charts_of
 from harness.report.comparison import Comparison, comparison_of
 from harness.report.embed import Embedded, embed, good_stories
@@ -92,11 +93,15 @@ class Page:
     how_to_read: tuple[str, ...]
     embedded: Embedded
     one_trial: str
+    bisected: Bisected | None
 
 
 def build_page(data: RunData, baseline: RunData | None = None) -> Page:
-    """The page of a run, compared with another where there is one."""
+    """The page of a run, compared with another where there is one. A bisection's has its answer for a headline."""
+    bisected = read_bisected(data.source.path)
     views = scenario_views(data)
+    if bisected is not None:
+        views = [bisected.shown(view) for view in views]
     shown = most_telling(views, MOST_SCENARIOS)
     values = {view.id: data.values[view.id] for view in shown}
     anchors = {view.id: view.anchor for view in shown}
@@ -124,8 +129,8 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         title=_title(data),
         subtitle=_subtitle(data),
         left_out=_left_out(data, len(views) - len(shown), budget),
-        answer=answer(data.summary.scenarios, len(data.not_run)),
-        judgement=judgement(expectations),
+        answer=answer(data.summary.scenarios, len(data.not_run)) if bisected is None else bisected.answer,
+        judgement=judgement(expectations) if bisected is None or expectations.stated else "",  # it is after failures
         grid=lay_out(values, {view.id: view for view in shown}),
         legend=tuple(
             (name, mark, *WORDS[name]) for name, mark in MARKS.items() if any(view.state == name for view in views)
@@ -150,6 +155,7 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         how_to_read=HOW_TO_READ,
         embedded=embedded,
         one_trial=f"harness report {shlex.quote(data.run_dir)} --trial ID",
+        bisected=bisected,
     )
 
 

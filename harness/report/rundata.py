@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +12,10 @@ from typing import Any
 
 from harness.analysis.judging import Standing, judge_run, standings
 from harness.analysis.summary import RunSummary, ScenarioSummary
+from harness.control.results import ENVIRONMENT, MATRIX, RESULTS
+from harness.control.rundir import TRIALS
 from harness.core.axes import Value
-from harness.core.errors import UserError
+from harness.core.errors import RunFolderError, UserError
 from harness.core.matrix import Judgement, Matrix
 from harness.core.scenario import Scenario
 from harness.core.where import parse_where
@@ -21,8 +25,10 @@ from harness.report.grid import varying
 from harness.report.names import short_name
 from harness.report.source import Source, open_source
 from harness.report.text import clip
+from harness.report.trial_events import read_document
 
 LONGEST_NAME = 300
+_OF_A_PLAN = re.compile(r"\d{3,}-(plan|counterfactual)")
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class RunData:
 def read_run(path: Path) -> RunData:
     """Read a run folder. Raises RunFolderError: it is none, cannot be read, or a newer harness wrote it."""
     source = open_source(path)
+    _refuse_plans(path)
     gathered = gather(source.rows())
     options = source.environment.get("options")
     options = options if isinstance(options, dict) else {}
@@ -111,6 +118,21 @@ def read_run(path: Path) -> RunData:
         repeats = source.matrix.repeats if source.matrix else 1
     judgements, stand, unjudged = _judged(source.matrix, summary, not_run, torch, repeats)
     return RunData(source, gathered, summary, not_run, judgements, stand, unjudged, torch)
+
+
+def _refuse_plans(path: Path) -> None:
+    """Raises RunFolderError for the folder of a plan's trials, which has no rows: of a run it would look like an empty one."""
+    if any((path / name).exists() for name in (RESULTS, MATRIX, ENVIRONMENT)) or not (path / TRIALS).is_dir():
+        return
+    named = sorted(folder.name for folder in (path / TRIALS).iterdir() if _OF_A_PLAN.fullmatch(folder.name))
+    if named:
+        told = str(read_document(path / "reproduce.json").get("trial") or "").rpartition("/")[2]
+        trial = path / TRIALS / (told if told in named else named[0])
+        raise RunFolderError(
+            f"{path} holds the trials of a plan (harness reproduce), not a run: there is no page of it; "
+            f"look at one trial with harness explain {shlex.quote(shown_path(trial))}, "
+            "or with harness trace, upstream or replay of that folder"
+        )
 
 
 def _planned(matrix: Matrix | None, only: object) -> dict[str, Scenario]:

@@ -15,9 +15,12 @@ from harness import cli
 from harness.analysis.bisector import Ask
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import PlanResult
+from harness.analysis.verdicts import Answer, Entry, Verdict
 from harness.control import bisect as control
 from harness.control import executors, plan_oracle
 from harness.control.request import Row, TrialRequest
+from harness.report.bisection import _said
+from harness.report.counting import Progress
 
 MATRIX = """\
 schema = 1
@@ -357,7 +360,8 @@ def test_plans_are_carried_out_first_and_kept(
     assert oracle.asked == []
     assert again["ladder"] == document["ladder"]
     text = run("locks", "--resume", json_output=False)[1]
-    assert "by plan 1/2" in text
+    assert "fx-flag-collision, by plan: 1 of 1 hazards' plans reproduced" in " ".join(text.split())
+    assert "1/2" not in text, "a count of plans' trials reads as one of failures"
     assert "0/0" not in text
 
 
@@ -376,6 +380,50 @@ def test_plans_of_several_strategies_run_at_the_same_time_and_each_answer_is_kep
     assert oracle.asked == ["none", "per_forward", "first_step", "compile_gate"]
     assert oracle.batches == [1, 2, 2]
     assert document["answer"] == "first_step"
+
+
+def test_progress_counts_plans_before_there_is_a_trial(
+    run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: Oracle())
+    told = Progress.plans
+
+    def plans(self: Progress, done: int, asked: int) -> None:
+        told(self, done, asked)
+        said.append(self.counts())
+
+    monkeypatch.setattr(Progress, "plans", plans)
+    run("locks", "m.toml", "--only", "checkpoint=none", "-j", "4", "--quiet")
+    assert said[0] == "0 of 1 plan carried out"
+    assert said[-1] == "4 of 4 plans carried out"
+    progress = Progress()
+    progress.plans(4, 4)
+    progress.begin(9, 0)
+    assert progress.counts() == "0/9 trials, 0 failed"
+
+
+def standing(lock: str, verdict: Verdict, rate: float, between: tuple[float, float] | None, trials: int) -> Entry:
+    return Entry(
+        lock, verdict, trials, 0, 0.22, trials, "", 1.0, rate, None, None, between, None, "", {"": {}}, {}, None, ""
+    )
+
+
+def test_a_faster_strategy_that_is_not_certified_is_named_with_its_counts() -> None:
+    """That a cheaper one is unsafe by design says nothing of one that was measured faster."""
+    entries = (
+        standing("none", "unsafe", 990.0, (980.0, 999.0), 9),
+        standing("each:loss", "undecided", 812.0, (800.0, 820.0), 12),
+        standing("first_step", "undecided", 705.0, None, 12),
+        standing("compile_gate", "safe", 700.0, (690.0, 710.0), 59),
+        standing("every_step", "undecided", 100.0, (90.0, 110.0), 9),
+    )
+    answer = Answer("compile_gate", "safe", "compile_gate is safe", True, entries, 99, 0.05, 0.95, {}, (), "")
+    (line,) = [line.plain for line in _said(answer, 1) if "Faster" in line.plain]
+    assert line == (
+        "Faster by the median, and not certified: each:loss, 812 against 700 tok/s, 0/12 failed (at most 22 %); "
+        "first_step, 705 against 700 tok/s (not told apart by their intervals), 0/12 failed (at most 22 %)."
+    )
 
 
 def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
@@ -418,4 +466,6 @@ def test_both_print_an_answer_a_table_and_what_to_paste(run: Run, executor: Fake
     assert "held each by itself" in text
     _, text, _ = run("locks", "m.toml", "--max-trials", "3", json_output=False, out="short")
     assert "Stopped: --max-trials 3 reached." in text
-    assert "harness bisect locks --resume --out short" in text
+    assert "harness bisect locks --resume --out short\n" in text
+    _, text, _ = run("locks", "m.toml", "--max-trials", "3", "-j", "2", json_output=False, out="two")
+    assert "harness bisect locks --resume --out two -j 2\n" in text

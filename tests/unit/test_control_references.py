@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.control.caches import WarmCaches
 from harness.control.references import References
 from harness.control.request import Row, TrialRequest
@@ -89,6 +91,18 @@ def test_a_reference_that_failed_says_nothing_of_the_trials(tmp_path: Path) -> N
     made = row(references, trial, [1.0, 1.0])
     assert made["outcomes"] == ["ok"]
     assert "the reference itself ended as out_of_memory" in made["oracles"]["numerics"]
+
+
+@pytest.mark.parametrize("losses", [[], [None], [None, 4.0]])
+def test_where_no_loss_is_common_nothing_was_compared(tmp_path: Path, losses: list[float | None]) -> None:
+    """A deadlock before the first step agrees with nothing: it is not called `ok`."""
+    references = References(tmp_path, "float32")
+    trial = request(tmp_path)
+    references.prepare([trial], Fake())
+    made = row(references, trial, losses, "deadlock")
+    assert made["oracles"] == {"numerics": "unavailable: no loss to compare"}
+    assert made["outcomes"] == ["deadlock"]
+    assert row(references, trial, [5.0, None], "deadlock")["oracles"] == {"numerics": "ok"}, "one loss is enough"
 
 
 def test_a_resumed_run_reads_what_is_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.numerics import differences, reference_key, reference_scenario
+from harness.analysis.numerics import compared, differences, reference_key, reference_scenario
 from harness.core.scenario import Scenario
 
 
@@ -43,6 +43,14 @@ def test_a_synchronised_drafter_is_compared_up_to_anybodys_first_error() -> None
 
 def test_targets_have_no_losses_to_compare() -> None:
     assert differences({"t": {"role": "target", "losses": [1.0]}}, {}, dtype="float32") == []
+
+
+def test_what_both_have_is_what_is_compared() -> None:
+    found = drafters(a=[5.0, None, 9.0], b=[5.0, 4.0])
+    assert compared(found, drafters(a=[5.0, 4.0, 3.0], b=[None, 4.0])) == 1
+    assert compared(found, drafters(b=[5.0, 4.0])) == 2
+    assert compared(found, drafters(b=[5.0, 4.0]), synchronised=True) == 1, "up to anybody's first error"
+    assert compared(found, {}) == compared(drafters(a=[None]), drafters(a=[5.0])) == 0
 
 
 def test_axes_that_only_move_work_about_share_a_reference() -> None:

@@ -110,3 +110,22 @@ def test_a_trial_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str
     code, out, err = report(capsys, "run", "--trial", "default--r7")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith('error: run has no trial default--r7 (did you mean "default--r0"?)')
+
+
+@pytest.mark.parametrize("more", [[], ["--trial", "001-plan"], ["--summary"], ["--out", "x.html"]])
+def test_the_trials_of_a_plan_are_no_run(capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    """`harness reproduce` writes no rows; a page of its folder would say that nothing ended and nothing hung."""
+    for name in ("001-plan", "002-plan", "003-counterfactual"):
+        (Path("repro/trials") / name).mkdir(parents=True)
+    code, out, err = report(capsys, "repro", *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: repro holds the trials of a plan (harness reproduce)")
+    assert "harness explain repro/trials/001-plan, or with harness trace, upstream or replay" in err
+    assert not list(Path().rglob("*.html"))
+    Path("repro/reproduce.json").write_text(json.dumps({"trial": "/elsewhere/repro/trials/002-plan"}))
+    assert "harness explain repro/trials/002-plan," in report(capsys, "repro", *more)[2], "the one that was reproduced"
+
+
+def test_a_run_whose_rows_are_lost_is_still_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    (Path("run/trials/default--r0")).mkdir(parents=True)
+    assert report(capsys, "run")[0] == 0

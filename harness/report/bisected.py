@@ -1,0 +1,181 @@
+"""What a bisection has answered, for the page of its folder: the headline, and what was run of each strategy.
+
+Of `bisect.json`, which is read as anything else in a folder that was sent: what is not as it should be is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from harness.analysis.intervals import trials_for_safe
+from harness.analysis.verdicts import NOTHING_TO_FIX
+from harness.control.bisect_question import QUESTION
+from harness.core.plan import ENDINGS, REPRODUCED
+from harness.report.answer import Answer
+from harness.report.scenarios import MARKS, ScenarioView
+from harness.report.text import one_line
+from harness.report.trial_events import read_document
+from harness.report.wording import percent, plural
+
+MOST_STRATEGIES = 200
+MOST_PLANS = 100
+LONGEST = 300
+BY_PLAN = "unsafe by plan"
+_VERDICTS = ("unsafe", "safe", "undecided", "incomplete")
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """One strategy. `failed`: `1/4` of its trials; `by_plan`: `1 of 2 plans reproduced`; `why`: witness or reason; `trial`:
+    the folder of the witness, "" without one; `plans`: (hazard, ending, what that means)."""
+
+    lock: str
+    verdict: str
+    mark: str
+    failed: str
+    by_plan: str
+    why: str
+    trial: str
+    plans: tuple[tuple[str, str, str], ...]
+    hazard: str = ""
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """The answer of a bisection."""
+
+    answer: Answer
+    rows: tuple[StrategyRow, ...]
+    open: tuple[str, ...]
+
+    @property
+    def has_plans(self) -> bool:
+        """Whether any plan was carried out."""
+        return any(row.plans for row in self.rows)
+
+    def shown(self, view: ScenarioView) -> ScenarioView:
+        """A scenario of the grid, which counts trials only: unsafe where a plan has reproduced its hazard in it."""
+        if view.state not in ("notrun", "undecided", "safe", "incomplete"):
+            return view
+        for row in self.rows:
+            if row.hazard and row.trial.startswith(f"plans/{row.hazard}--{view.id}--"):
+                return dataclasses.replace(
+                    view,
+                    state="unsafe",
+                    mark=MARKS["unsafe"],
+                    word=BY_PLAN,
+                    labels=((row.hazard, 1), *view.labels),
+                    reason=f"{row.hazard} was reproduced by its plan: {row.trial}",
+                )
+        return view
+
+
+def read_bisected(run_dir: Path) -> Bisected | None:
+    """The answer in a folder; None where it is not of a bisection of locks or regions, or that has none yet."""
+    document = read_document(run_dir / QUESTION)
+    found = document.get("answer")
+    listed = (found.get("ladder") or found.get("tested")) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(listed, list) or found.get("verdict") not in _VERDICTS:
+        return None
+    rows = tuple(row for row in map(_row, listed[:MOST_STRATEGIES]) if row is not None)
+    contexts = document.get("contexts")
+    several = isinstance(contexts, list) and len(contexts) > 1
+    lines = found.get("open")
+    return Bisected(
+        _answer(found, rows, several),
+        rows,
+        tuple(_said(line) for line in lines[:MOST_STRATEGIES]) if isinstance(lines, list) else (),
+    )
+
+
+def _answer(found: Mapping[str, Any], rows: Sequence[StrategyRow], several: bool) -> Answer:
+    verdict, conclusion = str(found["verdict"]), _said(found.get("conclusion"))
+    counts = _counts(rows)
+    sentence = f"{conclusion[:1].upper()}{conclusion[1:]}"
+    if verdict in ("unsafe", "undecided") and counts:
+        sentence, counts = f"{sentence}: {counts[:1].lower()}{counts[1:-1]}", ""
+    if verdict == "safe":
+        best = _said(found.get("answer"))
+        sentence = f"Nothing to fix: {best} is safe" if conclusion == NOTHING_TO_FIX else conclusion
+        each = " in each scenario" if several else ""
+        p_min, confidence = found.get("p_min"), found.get("confidence")
+        if _share(p_min) and _share(confidence):
+            count = trials_for_safe(p_min, confidence)
+            sentence += (
+                f": 0 of {count:,} fresh trials failed{each} (so fewer than {percent(p_min)} fail, "
+                f"at {percent(confidence)} confidence)"
+            )
+    rest = f"{counts} {plural(_whole(found.get('trials_total')), 'trial')} in all, those of plans included.".lstrip()
+    if verdict == "safe" and found.get("cheapest") is False:
+        rest += " A cheaper one may be safe."
+    if found.get("stopped"):
+        rest += f" Stopped: {_said(found['stopped'])}."
+    return Answer(verdict, f"{sentence}.", rest)
+
+
+def _counts(rows: Sequence[StrategyRow]) -> str:
+    """`Of 7 strategies 4 are unsafe (1 by trials, 2 by plan, 1 holding less than one that failed), 1 is safe, …`"""
+    unsafe = [row for row in rows if row.verdict == "unsafe"]
+    trials = sum(not row.hazard and not row.failed.startswith(("0/", "not run")) for row in unsafe)
+    plan = sum(bool(row.hazard) for row in unsafe)
+    how = [(trials, "by trials"), (plan, "by plan"), (len(unsafe) - trials - plan, "holding less than one that failed")]
+    parts = []
+    for verdict in _VERDICTS:
+        count = sum(row.verdict == verdict for row in rows)
+        if count:
+            more = ", ".join(f"{n} {words}" for n, words in how if n) if verdict == "unsafe" else ""
+            parts.append(f"{count} {'is' if count == 1 else 'are'} {verdict}" + (f" ({more})" if more else ""))
+    which = f"{len(rows)} strategies" if len(rows) != 1 else "1 strategy"
+    return f"Of {which} {', '.join(parts)}." if parts else ""
+
+
+def _row(entry: object) -> StrategyRow | None:
+    if not isinstance(entry, dict) or entry.get("verdict") not in _VERDICTS:
+        return None
+    verdict, trials, failures = str(entry["verdict"]), _whole(entry.get("trials")), _whole(entry.get("failures"))
+    found, plans = entry.get("witness"), entry.get("plans")
+    witness: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    endings = list(plans.items())[:MOST_PLANS] if isinstance(plans, dict) else []
+    hazard = _said(witness.get("hazard"))
+    reproduced = sum(ending == REPRODUCED for _, ending in endings)
+    return StrategyRow(
+        lock=_said(entry.get("lock")),
+        verdict=verdict,
+        mark=MARKS[verdict],
+        failed=f"{failures:,}/{trials:,}" if trials else "not run",
+        by_plan=f"{reproduced} of {plural(len(endings), 'plan')} reproduced" if endings else "",
+        why=_why(entry, witness, hazard),
+        trial=_said(witness.get("trial")),
+        plans=tuple((_said(name), _said(ending), ENDINGS.get(str(ending), "")) for name, ending in endings),
+        hazard=hazard,
+    )
+
+
+def _why(entry: Mapping[str, Any], witness: Mapping[str, Any], hazard: str) -> str:
+    if hazard:
+        return f"{hazard}, by plan"
+    if witness:
+        worker, region = _said(witness.get("worker")), _said(witness.get("region"))
+        return _said(witness.get("label")) + (f": {worker}{f' in {region}' if region else ''}" if worker else "")
+    if entry.get("implied_by"):
+        return f"holds less than {_said(entry['implied_by'])}"
+    certified = _whole(entry.get("certified"))
+    if entry["verdict"] == "safe" and certified:
+        return f"{certified:,} fresh trials, none failed"
+    return _said(entry.get("reason"))
+
+
+def _said(value: object) -> str:
+    return one_line(str(value), LONGEST) if value is not None else ""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else 0
+
+
+def _share(value: object) -> TypeGuard[float]:
+    return isinstance(value, float) and 1e-6 < value < 1 - 1e-6

@@ -1,0 +1,162 @@
+"""The page of a bisection's folder: its answer is the headline, and what plans have settled is not called "not run"."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_folder import write_folder
+from fake_runs import row
+
+from harness.core.scenario import Scenario
+from harness.report.html import render
+from harness.report.page import build_page
+from harness.report.rundata import read_run
+
+MATRIX = 'schema = 1\n[axes]\nlock = ["none", "per_call", "first_step", "compile_gate"]\n'
+NONE = Scenario()
+HAZARD = "fx-flag-collision"
+
+
+def entry(lock: str, verdict: Any, **rest: Any) -> dict[str, Any]:
+    return {"lock": lock, "verdict": verdict, "trials": 0, "failures": 0, "plans": {}, "witness": None, **rest}
+
+
+def witness(scenario: Scenario) -> dict[str, Any]:
+    return {"hazard": HAZARD, "trial": f"plans/{HAZARD}--{scenario.id}--0/trials/001-plan", "label": "fx_error"}
+
+
+LADDER = [
+    entry("none", "unsafe", plans={HAZARD: "reproduced"}, witness=witness(NONE)),
+    entry("per_call", "unsafe", implied_by="first_step"),
+    entry(
+        "first_step", "unsafe", trials=4, failures=1, witness={"label": "dense", "worker": "d-0", "trial": "trials/x"}
+    ),
+    entry("compile_gate", "safe", trials=59, certified=59, plans={HAZARD: "excluded", "other": "unreachable"}),
+]
+ANSWER = {
+    "answer": "compile_gate",
+    "verdict": "safe",
+    "conclusion": "compile_gate is safe",
+    "cheapest": True,
+    "ladder": LADDER,
+    "trials_total": 70,
+    "p_min": 0.05,
+    "confidence": 0.95,
+    "open": [],
+    "stopped": "",
+}
+
+
+def bisected(folder: Path, answer: Any = ANSWER, **question: Any) -> Path:
+    rows = [row(NONE.replace(lock="first_step"), n, "fx_error" if n else "ok") for n in range(2)]
+    write_folder(folder, [*rows, row(NONE.replace(lock="compile_gate"))], matrix=MATRIX)
+    (folder / "bisect.json").write_text(json.dumps({"schema": 1, "what": "locks", "answer": answer, **question}))
+    return folder
+
+
+def test_the_answer_is_the_headline(tmp_path: Path) -> None:
+    page = build_page(read_run(bisected(tmp_path)))
+    assert page.answer.tone == "safe"
+    assert page.answer.sentence == (
+        "compile_gate is safe: 0 of 59 fresh trials failed (so fewer than 5.0 % fail, at 95 % confidence)."
+    )
+    assert page.answer.rest == (
+        "Of 4 strategies 3 are unsafe (1 by trials, 1 by plan, 1 holding less than one that failed), 1 is safe. "
+        "70 trials in all, those of plans included."
+    )
+    assert page.judgement == "", "a bisection is after failures: no one is unexpected"
+
+
+def test_what_a_plan_has_settled_is_unsafe_and_what_was_not_run_stays_so(tmp_path: Path) -> None:
+    page = build_page(read_run(bisected(tmp_path)))
+    states = {view.name.removeprefix("lock="): (view.state, view.word, view.labels) for view in page.scenarios}
+    assert states["none"] == ("unsafe", "unsafe by plan", ((HAZARD, 1),))
+    assert states["per_call"][0] == "notrun"
+    assert states["first_step"][1] == "unsafe", "its own trials say so"
+
+
+def test_a_plan_of_another_scenario_says_nothing_of_this_one(tmp_path: Path) -> None:
+    other = entry("none", "unsafe", plans={HAZARD: "reproduced"}, witness=witness(NONE.replace(checkpoint="reentrant")))
+    page = build_page(read_run(bisected(tmp_path, {**ANSWER, "ladder": [other]})))
+    assert next(view for view in page.scenarios if view.name == "lock=none").state == "notrun"
+
+
+def test_ladder_and_plans_are_on_the_page(tmp_path: Path) -> None:
+    page = build_page(read_run(bisected(tmp_path)))
+    assert page.bisected is not None
+    shown = {one.lock: (one.failed, one.by_plan, one.why) for one in page.bisected.rows}
+    assert shown["none"] == ("not run", "1 of 1 plan reproduced", f"{HAZARD}, by plan")
+    assert shown["per_call"] == ("not run", "", "holds less than first_step")
+    assert shown["first_step"] == ("1/4", "", "dense: d-0")
+    assert shown["compile_gate"] == ("0/59", "0 of 2 plans reproduced", "59 fresh trials, none failed")
+    html = render(page)
+    section = html[html.index('<section id="bisect">') : html.index('<section id="grid">')]
+    for words in ("compile_gate", "1 of 1 plan reproduced", "unreachable", "a role waits on a lock"):
+        assert words in section
+
+
+@pytest.mark.parametrize(
+    ("change", "tone", "sentence"),
+    [
+        (
+            {"verdict": "unsafe", "conclusion": "no strategy here is safe"},
+            "unsafe",
+            "No strategy here is safe: of 4 strategies 3 are unsafe (1 by trials,",
+        ),
+        (
+            {"verdict": "undecided", "conclusion": "undecided", "stopped": "--max-trials 3 reached"},
+            "undecided",
+            "Undecided: of 4 strategies 3 are unsafe (1 by trials, 1 by plan,",
+        ),
+        (
+            {"conclusion": "nothing to fix", "answer": "none"},
+            "safe",
+            "Nothing to fix: none is safe: 0 of 59 fresh trials",
+        ),
+    ],
+)
+def test_the_other_answers(tmp_path: Path, change: dict[str, Any], tone: str, sentence: str) -> None:
+    found = build_page(read_run(bisected(tmp_path, {**ANSWER, **change}))).answer
+    assert found.tone == tone
+    assert found.sentence.startswith(sentence)
+    assert ("Stopped: --max-trials 3 reached." in found.rest) == ("stopped" in change)
+
+
+def test_safe_in_each_scenario_is_said(tmp_path: Path) -> None:
+    page = build_page(read_run(bisected(tmp_path, contexts=[{}, {}])))
+    assert "failed in each scenario (so" in page.answer.sentence
+
+
+def test_regions_have_a_table_too(tmp_path: Path) -> None:
+    tested = [{"lock": "each:loss", "verdict": "unsafe", "trials": 3, "failures": 1, "witness": None}]
+    answer = {**{key: value for key, value in ANSWER.items() if key != "ladder"}, "tested": tested}
+    page = build_page(read_run(bisected(tmp_path, answer, what="regions")))
+    assert page.bisected is not None
+    assert [(one.lock, one.failed) for one in page.bisected.rows] == [("each:loss", "1/3")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, 5, [], {}, {"ladder": 3}, {"ladder": [1], "verdict": "fine"}, {"ladder": "x", "verdict": ["safe"]}],
+)
+def test_without_an_answer_it_is_the_page_of_a_run(tmp_path: Path, answer: Any) -> None:
+    page = build_page(read_run(bisected(tmp_path, answer)))
+    assert page.bisected is None
+    assert page.answer.sentence.startswith("1 of 4 scenarios is unsafe")
+    assert 'id="bisect"' not in render(page)
+
+
+def test_hostile_fields_are_shown_as_text_or_left_out(tmp_path: Path) -> None:
+    odd = [
+        entry("<script>", "safe", certified="x", plans=[1], witness=[2]),
+        entry("none", ["unsafe"]),
+        entry("none", "unsafe", trials=-1, failures=1e400, plans={"<b>": 7}, witness={"hazard": ["<i>"], "trial": {}}),
+    ]
+    broken = {**ANSWER, "ladder": odd, "p_min": "<u>", "trials_total": None, "open": [{}], "conclusion": None}
+    html = render(build_page(read_run(bisected(tmp_path, broken))))
+    for tag in ("<b>&", "<i>", "<u>", "<script>,"):
+        assert tag not in html
+    assert "&lt;script&gt;" in html
