@@ -18,7 +18,7 @@ One file, standard library only: copy it into a project as it is. A worker names
                         loss = loss_of(hidden, x)
                     with strategy.region("backward", worker):
                         loss.backward()
-                optimizer.step()
+                optimizer.step()  # torch 2.13, 2.14: a foreach one inside of `step`, or fused=True / foreach=False
         finally:
             strategy.worker_done(worker)
 
@@ -31,10 +31,12 @@ Strategies
     compile_gate     a step with a key that is new to the process is exclusive, any other shared
     warm_gate        as compile_gate, and nobody goes on to a second step until all live workers have done their first
     every_step       every step exclusive
-    thread_local_fx  nothing here: the cure is a per-thread FX-tracing flag, for whoever sets up torch
-    process          nothing here: the cure is that each worker has a process of its own
     each:a+b         each of these regions by itself, until this worker has done that region once
     span:a..b        one hold from entering `a` to leaving `b`, until this worker has done that once
+
+A strategy looks at its own regions and at no others: compile_gate, warm_gate and every_step at `step` alone, per_call
+at `attention`, per_forward, first_step and warmup_barrier at `mask` and what follows it. With the wrong ones it holds
+nothing, so name them all, as above; a `step` that ends before anybody entered one that counts gives a UserWarning, once.
 
 *Done* means that the region or span ended without an exception; the worker is then *warm* and passes freely.
 An exception releases the lock and leaves the worker cold. A span ends cold when an exception leaves any
@@ -68,6 +70,7 @@ from __future__ import annotations
 
 import difflib
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -388,6 +391,7 @@ class _Setup:
     workers: Sequence[str]
     ownership: _Ownership
     observer: Observer | None
+    warn: bool
 
 
 class Strategy:
@@ -396,6 +400,8 @@ class Strategy:
     def __init__(self, setup: _Setup) -> None:
         self.name = setup.name
         self._parts: list[_FairLock | _Barrier] = []
+        self._idle = False  # it looks at regions other than `step`, and nobody has entered one yet
+        self._told = threading.Lock()  # taken for good by whoever warns of it
 
     def region(self, name: str, worker: str, key: Hashable = None) -> AbstractContextManager[None]:
         """One pass of `worker` through region `name`: a context manager, to enter once, in the same thread.
@@ -449,6 +455,31 @@ class _Region:
         self._strategy.leave(self._name, self._worker, self._hold, kind is None)
 
 
+class _WatchedStep:
+    """A pass through `step` while no region that the strategy looks at was entered: warns if that is so at its end."""
+
+    __slots__ = ("_regions", "_step", "_strategy")
+
+    def __init__(self, strategy: _Each | _Span, step: AbstractContextManager[None], regions: str) -> None:
+        self._strategy = strategy
+        self._step = step
+        self._regions = regions
+
+    def __enter__(self) -> None:
+        self._step.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._step.__exit__(kind, error, trace)
+        strategy = self._strategy
+        if kind is None and strategy._idle and strategy._told.acquire(blocking=False):
+            strategy._idle = False
+            warnings.warn(
+                f"lock strategy {strategy.name!r} has held nothing: a step has ended, and nobody has entered {self._regions}; "
+                "name these regions within the step",
+                stacklevel=2,
+            )
+
+
 class _Each(Strategy):
     """The listed regions, each held by itself until it was done once; one lock for all of them."""
 
@@ -458,10 +489,14 @@ class _Each(Strategy):
         self._regions = frozenset(regions)
         self._lock = _FairLock(lock, setup.observer)
         self._parts = [self._lock]
+        self._idle = setup.warn and "step" not in self._regions
 
     def region(self, name: str, worker: str, key: Hashable = None) -> AbstractContextManager[None]:
         if name not in self._regions or (self._ownership.owner(worker), name) in self._ownership.warm:
+            if self._idle and name == "step":
+                return _WatchedStep(self, _FREE, " or ".join(sorted(self._regions, key=REGIONS.index)))
             return _free(name)
+        self._idle = False
         return _Region(self, name, worker)
 
     def enter(self, name: str, worker: str, key: Hashable) -> _Hold:
@@ -516,15 +551,18 @@ class _Span(Strategy):
         self._lock = _FairLock("strategy", setup.observer)
         self._barrier = _Barrier("barrier", setup.workers, setup.observer) if barrier else None
         self._parts = [self._lock] if self._barrier is None else [self._lock, self._barrier]
+        self._idle = setup.warn and first != "step"
 
     def region(self, name: str, worker: str, key: Hashable = None) -> AbstractContextManager[None]:
         if (self._ownership.owner(worker), "span") in self._ownership.warm or name not in REGIONS:
             return _free(name)
-        return _Region(self, name, worker)  # any region: an exception that leaves it ends the span
+        region = _Region(self, name, worker)  # any region: an exception that leaves it ends the span
+        return _WatchedStep(self, region, self._first) if self._idle and name == "step" else region
 
     def enter(self, name: str, worker: str, key: Hashable) -> None:
         owner = self._ownership.owner(worker)
         if name == self._first and owner not in self._open:
+            self._idle = False
             self._open[owner] = self._lock.acquire(owner, worker)
 
     def leave(self, name: str, worker: str, hold: None, done: bool) -> None:
@@ -559,18 +597,24 @@ _REGISTRY: dict[str, Callable[[_Setup], Strategy]] = {
     "compile_gate": lambda setup: _Step(setup, keyed=True),
     "warm_gate": _WarmGate,
     "every_step": lambda setup: _Step(setup, keyed=False),
-    "thread_local_fx": Strategy,
-    "process": Strategy,
 }
+
+_ELSEWHERE = {
+    "thread_local_fx": "is no lock: put harness.torch_internals.fx_context.thread_local_fx() around the life of all workers",
+    "process": "is no lock: start each worker in a process of its own",
+}
+"""Names that a matrix file takes beside these; as a lock they would hold nothing, in silence."""
 
 STRATEGIES = tuple(_REGISTRY)
 """The names without parameters; `each:` and `span:` names are made of REGIONS."""
 
 
 def make_strategy(
-    name: str, *, workers: Sequence[str], owner: str = "worker", observer: Observer | None = None
+    name: str, *, workers: Sequence[str], owner: str = "worker", observer: Observer | None = None, warn: bool = True
 ) -> Strategy:
     """A new strategy. `workers`: those that take steps, for the barrier. `owner`: "worker" or "thread".
+
+    `warn`: whether a step that ends before anybody entered a region that the strategy looks at gives a UserWarning.
 
     Raises ValueError if there is no such strategy or owner, or a worker is named twice.
     """
@@ -579,12 +623,14 @@ def make_strategy(
         raise ValueError(f"owner is {owner!r}; it is one of {', '.join(_OWNERSHIPS)}")
     if isinstance(workers, str) or len(set(workers)) < len(workers):
         raise ValueError(f"workers is {workers!r}; it is a list of names, each given once")
-    return build(_Setup(name, tuple(workers), _OWNERSHIPS[owner](), observer))
+    return build(_Setup(name, tuple(workers), _OWNERSHIPS[owner](), observer, warn))
 
 
 def _parse(name: str) -> Callable[[_Setup], Strategy]:
     if name in _REGISTRY:
         return _REGISTRY[name]
+    if name in _ELSEWHERE:
+        raise ValueError(f"lock strategy {name!r} {_ELSEWHERE[name]}")
     kind, _, rest = name.partition(":")
     if kind == "each":
         regions = rest.split("+")

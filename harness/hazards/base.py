@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from harness.core.case import Case
 from harness.core.versions import parse_specifier
 
-NEEDS: Mapping[str, int] = {"cpu": 0, "cuda": 1, "cuda x2": 2}
+ENGINE = "cuda or hosted:0"
+"""A device that autograd has a thread for: on the CPU a backward runs on the thread that asks for it."""
+
+NEEDS: Mapping[str, int] = {"cpu": 0, ENGINE: 0, "cuda": 1, "cuda x2": 2}
 """What a hazard needs, and how many CUDA devices that is."""
 
 

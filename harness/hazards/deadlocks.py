@@ -7,7 +7,7 @@ from harness.core.case import Case
 from harness.core.endings import Effect
 from harness.core.plan import Counterfactual, Gate, Plan, Step
 from harness.core.scenario import Scenario
-from harness.hazards.base import Hazard, Signature, ThreadPattern
+from harness.hazards.base import ENGINE, Hazard, Signature, ThreadPattern
 
 _DEADLOCK = Effect(labels=("deadlock",))
 _IN_COMPILE_LOCK = Effect(labels=("deadlock",), text="torch's compile lock")
@@ -134,7 +134,7 @@ HAZARDS: tuple[Hazard, ...] = (
         id="compile-lock-engine-deadlock",
         title="a compile of flex_attention waits for autograd, and autograd for the compile",
         versions=">=2.6",
-        needs="cpu",
+        needs=ENGINE,
         window="A compiles flex_attention with gradient: it holds torch's compile lock, and the operator's own joint trace "
         "calls autograd, which needs the thread of device D",
         access="B's backward runs on that thread, and its backward graph is lowered at its first use, for which inductor waits "
@@ -182,14 +182,15 @@ HAZARDS: tuple[Hazard, ...] = (
         id="user-lock-engine-deadlock",
         title="a lock that the OS thread owns is wanted again by a recompute on autograd's thread",
         versions="",
-        needs="cpu",
+        needs=ENGINE,
         window="A, or another drafter, holds a lock that belongs to its OS thread (a threading.RLock, a thread-local flag "
         '"I am warm") and waits for autograd',
         access="A's checkpoint recomputes on autograd's device thread, which owns no lock and is not warm, and enters the "
         "locked region there",
         effect="both wait for good; with a lock that holds attention and backward a single drafter is enough",
-        remedy="Let the worker own the lock, not the thread: harness.locks with lock_owner = \"worker\" lets the recompute of "
-        "a worker that is inside its own region pass. Or put no lock into what a checkpoint runs again.",
+        remedy="Let the worker own the lock, not the thread: a strategy of make_strategy(…) in harness.locks belongs to the "
+        "worker that its regions name, unless owner=\"thread\" is asked for, and so lets the recompute of a worker that is "
+        "inside its own region pass. Or put no lock into what a checkpoint runs again.",
         signature=Signature(
             threads=(
                 ThreadPattern("A", "waits for autograd's device thread", ("graph.py:_engine_run_backward$",)),

@@ -196,11 +196,24 @@ HAZARDS: tuple[Hazard, ...] = (
         needs="cpu",
         window="A compiles: torch.compiler.is_compiling() answers True in the whole process",
         access="B asks it, itself or inside an eager optimizer step",
-        effect="B takes the branch that is meant for traced code. Eager AdamW, plain or foreach, then gives other weights (by "
-        "2e-6 after three steps), without an error",
-        remedy="Use the fused optimizers (fused=True asks nothing; the plain and the foreach ones do), or hold one lock around "
-        "every compile and every optimizer step. In code of your own ask torch.compiler.is_dynamo_compiling().",
-        signature=Signature(),
+        effect="B takes the branch that is meant for traced code. A step of AdamW inside the compile as a whole gives other "
+        "weights (by 2e-6 after three steps), without an error. A foreach step in which the compile begins or ends takes "
+        "something of both branches and raises TypeError: in Adam, AdamW, NAdam, RAdam and Adagrad, and in Adamax either way. "
+        "By then the weights may have decayed and the moments moved",
+        remedy="Hold one lock around every compile and every optimizer step, so keep the step inside what excludes compiles; "
+        "or use fused=True, which asks nothing, or at least foreach=False, which does not raise. In code of your own ask "
+        "torch.compiler.is_dynamo_compiling().",
+        signature=Signature(
+            errors=(
+                r"TypeError: expected Tensor as element \d+ in argument \d+, but got float",
+                r"TypeError: _foreach_\w+\(\) received an invalid combination of arguments",
+            ),
+            frames=(
+                "|".join(
+                    f"optim/{name}.py:_multi_tensor_{name}" for name in ("adam", "nadam", "radam", "adamax", "adagrad")
+                ),
+            ),
+        ),
         program=_program("compiling-leak", "a compile meets an optimizer step", "OptimizerStep", _LEAK),
         pipeline=Case(
             "compiling-leak", "a drafter's optimizer step meets another's compile",

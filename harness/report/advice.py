@@ -13,6 +13,10 @@ _BODY = {
     "backward": "loss.backward()",
 }
 
+_FOREACH = "# torch 2.13, 2.14: with fused=True or foreach=False{} (harness hazards compiling-leak)"
+_INSIDE = ", else inside of step"
+"""A foreach optimizer beside a compile of another thread raises, or takes what is meant for traced code."""
+
 _NOTES = {
     "per_call": 'In the model, around the compiled call: with strategy.region("attention", worker): ...',
     "warmup_barrier": "WORKERS are those that take steps and no others: the barrier waits for each of them.",
@@ -32,10 +36,12 @@ def advice(lock: str) -> str:
         return _PROCESS
     attention = "attention" in (*spec.regions, spec.first, spec.last)
     note = _NOTES.get("per_call" if attention else spec.kind, "")
-    return _loop(lock, keyed=spec.kind in ("compile_gate", "warm_gate"), note=note)
+    keyed = spec.kind in ("compile_gate", "warm_gate")
+    return _loop(lock, keyed=keyed, excludes=keyed or spec.kind == "every_step", note=note)
 
 
-def _loop(lock: str, *, keyed: bool, note: str) -> str:
+def _loop(lock: str, *, keyed: bool, excludes: bool, note: str) -> str:
+    """`excludes`: nobody compiles while another is in its `step`, ever; else what is warm passes freely."""
     lines = [
         "from harness.locks import make_strategy  # one file of the standard library: it can be copied",
         "",
@@ -56,7 +62,8 @@ def _loop(lock: str, *, keyed: bool, note: str) -> str:
     for region in _REGIONS:
         lines.append(f'                with strategy.region("{region}", worker):')
         lines.append(f"                    {_BODY[region]}")
-    lines += ["            optimizer.step()", "    finally:", "        strategy.worker_done(worker)"]
+    lines += [f"            {_FOREACH.format(_INSIDE if excludes else '')}", "            optimizer.step()"]
+    lines += ["    finally:", "        strategy.worker_done(worker)"]
     if note:
         lines.insert(0, f"# {note}")
     return "\n".join(lines) + "\n"

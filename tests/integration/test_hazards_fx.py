@@ -10,11 +10,11 @@ import pytest
 from harness.control.executors import LocalExecutor
 from harness.control.reproduce import Reproduction, reproduce
 from harness.hazards import cuda_graphs, deadlocks, find, fx_flag, fx_globals, fx_recompute
-from harness.hazards.base import Hazard
+from harness.hazards.base import NEEDS, Hazard
 
 OURS = (*fx_flag.HAZARDS, *fx_recompute.HAZARDS, *fx_globals.HAZARDS, *deadlocks.HAZARDS)
-ON_THE_CPU = [hazard for hazard in OURS if hazard.needs == "cpu"]
-ON_CUDA = [hazard for hazard in (*OURS, *cuda_graphs.HAZARDS) if hazard.needs != "cpu"]
+ON_THE_CPU = [hazard for hazard in OURS if not NEEDS[hazard.needs]]
+ON_CUDA = [hazard for hazard in (*OURS, *cuda_graphs.HAZARDS) if NEEDS[hazard.needs]]
 
 
 Once = Callable[[Hazard], Reproduction]

@@ -17,6 +17,7 @@ import pytest
 
 from harness.core.versions import parse_specifier
 from harness.hazards import find
+from harness.hazards.base import NEEDS
 from harness.hazards.minimal import FOLDER, names
 
 TIMEOUT_S = 240
@@ -85,7 +86,7 @@ SINCE = {"fx-flag-stuck": "<2.14"}
 
 def scripts() -> list[str]:
     """Those that need no CUDA device."""
-    return [name for name in names() if find(name).needs == "cpu"]
+    return [name for name in names() if not NEEDS[find(name).needs]]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_a_script_for_cuda_says_that_it_needs_it() -> None:
     if torch.cuda.is_available():
         pytest.skip("here is a CUDA device: the script would run")
     for name in names():
-        if find(name).needs == "cpu":
+        if not NEEDS[find(name).needs]:
             continue
         done = subprocess.run(
             [sys.executable, str(FOLDER / f"{name}.py")], capture_output=True, text=True, timeout=120, check=False

@@ -76,7 +76,9 @@ class Stage:
 
     def __init__(self, name: str, workers: Sequence[str] = ("a", "b", "c"), owner: str = "worker") -> None:
         self.log = Log()
-        self.strategy: Strategy = make_strategy(name, workers=list(workers), owner=owner, observer=self.log)
+        self.strategy: Strategy = make_strategy(
+            name, workers=list(workers), owner=owner, observer=self.log, warn=False
+        )
         self._puppets: dict[str, Puppet] = {}
         self._inside: dict[tuple[str, str], Any] = {}
 

@@ -101,6 +101,23 @@ def test_of_the_engines_deadlocks_one_is_named_with_the_right_threads(path: Path
     assert any(frame.function.rpartition(".")[2] == "_bootstrap" for frame in a.frames), "Python started it"
 
 
+LEAKS = [path for path in HAZARDOUS if hazard_of(path) == "compiling-leak"]
+
+
+@pytest.mark.parametrize("path", LEAKS, ids=name)
+def test_a_foreach_step_beside_a_compile_is_named_alone_and_for_certain(path: Path) -> None:
+    """Each was raised beside a thread that compiled with aot_eager, by AdamW and Adamax of torch 2.13 and 2.14."""
+    (each,) = match(parse(read(path)))
+    assert (each.hazard.id, each.certain) == ("compiling-leak", True)
+    assert each.roles[0].user.endswith("train/train.py:27 in train")
+
+
+@pytest.mark.parametrize("path", LEAKS, ids=name)
+def test_the_same_words_of_another_optimizer_are_not(path: Path) -> None:
+    """A list with a float in it is a common mistake."""
+    assert found(read(path).replace("site-packages/torch/optim/", "site-packages/other/")) == []
+
+
 @pytest.mark.parametrize("path", HEALTHY, ids=name)
 def test_nothing_is_said_of_a_healthy_program(path: Path) -> None:
     text = read(path)

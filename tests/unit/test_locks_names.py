@@ -19,6 +19,9 @@ from harness import locks
 from harness.core import lockspec
 from harness.core.errors import MatrixError
 
+ELSEWHERE = ("thread_local_fx", "process")
+"""Names of a matrix file's axis `lock` that are no locks."""
+
 REGIONS = [*locks.REGIONS, "optimizer", "", " mask", "Mask"]
 TABLE = [
     *lockspec.NAMES,
@@ -45,12 +48,12 @@ def matrix_accepts(name: str) -> bool:
         lockspec.parse_lock(name)
     except MatrixError:
         return False
-    return True
+    return name not in ELSEWHERE
 
 
 def test_both_copies_of_the_grammar_agree() -> None:
     assert locks.REGIONS == lockspec.REGIONS
-    assert set(locks.STRATEGIES) == set(lockspec.NAMES)
+    assert {*locks.STRATEGIES, *ELSEWHERE} == set(lockspec.NAMES)
     assert {name for name in TABLE if accepts(name)} == {name for name in TABLE if matrix_accepts(name)}
     assert sum(map(accepts, TABLE)) > 50
 
@@ -68,6 +71,8 @@ def test_both_copies_agree_on_any_string_of_tokens(name: str) -> None:
         ("span:mask..bckward", "there is no region 'bckward' (did you mean \"backward\"?)"),
         ("span:backward..mask", "mask has ended before backward begins; swap the two"),
         ("each:mask+mask", "a region is listed twice"),
+        ("thread_local_fx", "is no lock: put harness.torch_internals.fx_context.thread_local_fx() around"),
+        ("process", "is no lock: start each worker in a process of its own"),
     ],
 )
 def test_a_wrong_name_is_explained_in_one_line(name: str, message: str) -> None:
@@ -92,7 +97,7 @@ def test_wrong_arguments_are_explained(arguments: dict[str, Any], message: str) 
 @pytest.mark.parametrize("name", [*locks.STRATEGIES, "each:mask", "span:mask..loss"])
 def test_a_region_that_does_not_exist_is_refused_warm_or_cold(name: str) -> None:
     """A misspelt region would pass for one that the strategy leaves free."""
-    strategy = locks.make_strategy(name, workers=["a"])
+    strategy = locks.make_strategy(name, workers=["a"], warn=False)
     for _ in ("cold", "warm"):
         with pytest.raises(ValueError, match=re.escape("'atention' (did you mean \"attention\"?)")):
             strategy.region("atention", "a")

@@ -42,7 +42,7 @@ def run_pasted(lock: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], l
     make = locks.make_strategy
 
     def recording(name: str, *, workers: list[str]) -> Any:
-        strategy = make(name, workers=workers)
+        strategy = make(name, workers=workers, warn=False)  # per_call: attention is in the model, which is none here
         original = strategy.region
 
         def region(name: str, worker: str, key: Any = None) -> Any:
@@ -100,6 +100,14 @@ def test_what_needs_a_word_gets_it() -> None:
     assert "deadlock" in advice("thread_local_fx")
     assert "spawn" in advice("process")
     assert "takes steps" in advice("warmup_barrier") or "take steps" in advice("warmup_barrier")
+
+
+@pytest.mark.parametrize("lock", LOOPS)
+def test_where_a_foreach_optimizer_belongs_is_said(lock: str) -> None:
+    """Inside of `step` only where nobody compiles beside it: elsewhere whoever is warm passes freely."""
+    (line,) = (line for line in advice(lock).splitlines() if "foreach=False" in line)
+    assert "fused=True" in line
+    assert ("inside of step" in line) == (lock in ("compile_gate", "warm_gate", "every_step"))
 
 
 def test_a_worker_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
