@@ -17,6 +17,7 @@ from planted_hangs import IN_TIME_S, PLANTED, Planted
 from harness.control.dump import ProcessDump, dump_process
 from harness.control.executors import LocalExecutor
 from harness.control.request import TrialRequest
+from harness.core.errors import UserError
 from harness.core.scenario import Scenario
 from tests.soak.healthy_pauses import pauses_request
 
@@ -88,7 +89,13 @@ def _when_stuck(name: str, pid: int, limit_s: float = 60.0) -> ProcessDump:
     """The first dump in which something is found and no thread moves."""
     deadline = time.monotonic() + limit_s
     while True:
-        found = dump_process(pid, native=True, timeout_s=15.0)
+        try:
+            found = dump_process(pid, native=True, timeout_s=15.0)
+        except UserError:  # it has only begun, and is no Python process yet
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+            continue
         settled = all(thread.still for thread in found.threads) and len(found.threads) > 1
         expected = next(planted.kind for planted in PLANTED if planted.name == name)
         if settled and [finding.kind for finding in found.diagnosis.findings] == [expected]:
