@@ -16,8 +16,8 @@ from harness.torch_internals.base import hide, quiet
 
 
 def register_inductor_eager() -> None:
-    """A backend that is inductor up to its code generation: its passes, its cut into forward and backward, its locks, the lazy
-    lowering of the backward; then the graphs run operator by operator. So inductor's races come where it has no kernels."""
+    """A backend that is inductor's front end: its passes over the joint graph, its cut into forward and backward, its locks,
+    the lazy lowering of the backward. The graphs then run operator by operator, without the passes of code generation."""
     dynamo: Any = importlib.import_module("torch._dynamo")
     if INDUCTOR_EAGER in dynamo.list_backends(exclude_tags=()):
         return
