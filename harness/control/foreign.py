@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.core.errors import SettingError, nearest
+from harness.core.parsing import parse
 from harness.core.scenario import Scenario
 from harness.core.shipped import SHIPPED
 
@@ -78,7 +79,7 @@ def _by_hook(name: str) -> bool:
 
 def _check_name(file: Path, attribute: str, at: str) -> None:
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parse(file.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise SettingError(f"{at}: {file}, line {error.lineno}: {error.msg}") from None
     except (OSError, ValueError):

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
+from harness.core.parsing import parse
+
 from .views import Frame
 
 Read = Callable[[str], str | None]
@@ -155,15 +157,15 @@ def _parse(lines: list[str], start: int) -> Block | None:
         return None
     try:
         if start < 0:
-            tree = ast.parse("\n".join(lines))
+            tree = parse("\n".join(lines))
             return Block(tree, tree.body, 0)
-        tree = ast.parse(textwrap.dedent("\n".join(lines[start : _end(lines, start)])))
+        tree = parse(textwrap.dedent("\n".join(lines[start : _end(lines, start)])))
         ast.increment_lineno(tree, start)
         indent = _indent(lines[start])
     except (SyntaxError, ValueError):
         # Text at the left margin inside a string, or another Python's syntax: the whole file, where it can be read.
         try:
-            tree = ast.parse("\n".join(lines))
+            tree = parse("\n".join(lines))
         except (SyntaxError, ValueError):
             return None
         indent = 0
@@ -180,7 +182,7 @@ def _imports(lines: list[str]) -> dict[str, tuple[str, str]]:
         if not text.startswith(("from ", "import ")):
             continue
         try:
-            (statement,) = ast.parse(text).body
+            (statement,) = parse(text).body
         except (SyntaxError, ValueError):
             continue  # an import over several lines; what it binds is then known by its address at most
         if isinstance(statement, ast.ImportFrom):
