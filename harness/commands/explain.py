@@ -12,7 +12,8 @@ def explain(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A text with tracebacks or stacks, a trial's folder, or - for standard input."
+            metavar="FILE",
+            help="A text with tracebacks or stacks, the output of dump --json, a trial's folder, or - for standard input.",
         ),
     ],
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

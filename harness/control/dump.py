@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.analysis.dump_stacks import from_pyspy_json
 from harness.analysis.dump_values import Dump
@@ -24,7 +25,12 @@ NOTHING = Diagnosis((), ())
 
 @dataclass(frozen=True)
 class ProcessDump:
-    """One process. `note`: what could not be read, and why. `failed`: it has no stacks at all, for that reason."""
+    """One process.
+
+    raw     its stacks as py-spy gave them, one mapping a thread, with native frames
+    note    what could not be read, and why
+    failed  it has no stacks at all, for that reason
+    """
 
     process: Process
     threads: tuple[ThreadView, ...] = ()
@@ -33,6 +39,7 @@ class ProcessDump:
     record: Record | None = None
     note: str = ""
     failed: bool = False
+    raw: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def explained(self) -> bool:
@@ -109,7 +116,8 @@ def _explained(process: Process, record: Record | None, stacks: Stacks, hung: bo
         edges = [Edge(names[a], what, names[b]) for a, what, b in record.edges if a in names and b in names]
     hazards = match(Dump(from_pyspy_json(stacks.raw)), torch=process.torch)
     diagnosis = diagnose(threads, reader(process.pid), edges, hung=hung)
-    return ProcessDump(process, threads, diagnosis, tuple(hazards), record, _note(process, stacks.note))
+    note = _note(process, stacks.note)
+    return ProcessDump(process, threads, diagnosis, tuple(hazards), record, note, raw=tuple(stacks.raw))
 
 
 def _note(process: Process, note: str) -> str:

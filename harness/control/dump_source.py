@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.dump_stacks import from_pyspy_json
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
 from harness.control.find_trial import find_trial
 from harness.core.errors import UserError
@@ -17,6 +19,10 @@ from harness.core.versions import parse_version
 
 LARGEST = 64 << 20
 """Bytes. Dumps of thousands of threads stay far below; what is larger is a log in which someone has to look first."""
+
+_DUMP_HEAD = re.compile(r"^process \d+ \(.+\)", re.MULTILINE)
+_DUMP_STACK = re.compile(r"^  thread .+ \((?:stands still|computes|went on between two looks)(?:, .+)?\)$", re.MULTILINE)
+"""What `harness dump` prints of a process, and above each of its stacks."""
 
 _RESULT, _STACKS = "result.json", "stacks.txt"
 
@@ -33,7 +39,7 @@ class Source:
 def read_source(name: str) -> Source:
     """Of a path, or "-" for standard input. Raises UserError: nothing there, empty, no text, too large, no trial."""
     if name == "-":
-        return _from_text(_decode(sys.stdin.buffer.read(LARGEST + 1), "standard input"))
+        return _from_text(_decode(sys.stdin.buffer.read(LARGEST + 1), "standard input"), "standard input")
     try:
         path = find_trial(Path(name))
         if path.is_dir():
@@ -45,7 +51,7 @@ def read_source(name: str) -> Source:
         raise UserError(
             f"{name}: cannot be read: {why}; give a file, a trial's folder (reports/RUN/trials/ID), or - for standard input"
         ) from error
-    return _from_text(_decode(data, name))
+    return _from_text(_decode(data, name), name)
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -63,15 +69,24 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
-def _from_text(text: str) -> Source:
-    rows = _rows(text)
+def _from_text(text: str, name: str) -> Source:
+    documents = _documents(text)
+    rows = [document for document in documents if isinstance(document.get("errors"), list)]
     if rows:
         return _join([_from_row(row) for row in rows], text)
+    processes = [process for document in documents for process in _processes(document)]
+    if processes:
+        return _join([_from_process(process) for process in processes], text)
+    if _DUMP_HEAD.search(text) and _DUMP_STACK.search(text):
+        raise UserError(
+            f"{name}: this is what `harness dump` printed, which names its hazards itself and has no whole stacks;"
+            " give the output of `harness dump PID --json`, or of `py-spy dump`"
+        )
     return Source(parse(text), text)
 
 
-def _rows(text: str) -> list[Mapping[str, Any]]:
-    """Of a `result.json`, a row, or a whole results.jsonl; [] when the text is none of these."""
+def _documents(text: str) -> list[Mapping[str, Any]]:
+    """Of one JSON object, such as a `result.json`, or of one a line, such as a results.jsonl; [] for another text."""
     if not text.lstrip().startswith("{"):
         return []
     try:
@@ -81,7 +96,25 @@ def _rows(text: str) -> list[Mapping[str, Any]]:
             documents = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError:
             return []
-    return [document for document in documents if isinstance(document, dict) and isinstance(document.get("errors"), list)]
+    return [document for document in documents if isinstance(document, dict)]
+
+
+def _processes(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of `harness dump --json`, also with --tree: those with stacks."""
+    processes = document.get("processes")
+    found = processes if isinstance(processes, list) else [document]
+    return [each for each in found if isinstance(each, dict) and _are_stacks(each.get("stacks"))]
+
+
+def _are_stacks(stacks: object) -> bool:
+    if not isinstance(stacks, list) or not stacks:
+        return False
+    frames = [thread.get("frames") if isinstance(thread, dict) else None for thread in stacks]
+    return all(isinstance(each, list) and all(isinstance(frame, dict) for frame in each) for each in frames)
+
+
+def _from_process(process: Mapping[str, Any]) -> Source:
+    return Source(Dump(from_pyspy_json(process["stacks"])), "", _version(process.get("torch")))
 
 
 def _from_row(row: Mapping[str, Any]) -> Source:

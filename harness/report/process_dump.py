@@ -153,7 +153,7 @@ def _stack(thread: ThreadView) -> list[str]:
 
 
 def process_json(dump: ProcessDump) -> dict[str, Any]:
-    """The same, with whole stacks."""
+    """The same, with whole stacks; `harness explain` reads it. `stacks`: as py-spy gives them, native frames in place."""
     names = {thread.ident: thread.name for thread in dump.threads}
     process = dump.process
     return {
@@ -207,6 +207,7 @@ def process_json(dump: ProcessDump) -> dict[str, Any]:
             }
             for thread in dump.threads
         ],
+        "stacks": list(dump.raw),
     }
 
 

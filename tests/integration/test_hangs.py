@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 from planted_hangs import IN_TIME_S, PLANTED, Planted
 
+from harness.analysis.explain import match
 from harness.control.dump import ProcessDump, dump_process
+from harness.control.dump_source import read_source
 from harness.control.executors import LocalExecutor
 from harness.control.request import TrialRequest
 from harness.core.errors import UserError
 from harness.core.scenario import Scenario
+from harness.report.process_dump import process_json
 from tests.soak.healthy_pauses import pauses_request
 
 HERE = Path(__file__).parent
@@ -146,3 +150,10 @@ def test_a_dump_names_the_hazard_of_the_catalogue(dumps: dict[str, ProcessDump])
     assert named == {name: [hazard] for name, hazard in HAZARDS.items()}
     (found,) = dumps["user_lock_inversion"].hazards
     assert {(role.role, role.thread.rsplit(" ", 1)[-1]) for role in found.roles} == {("A", '"compiler"'), ("B", '"holder"')}
+
+
+def test_what_a_dump_wrote_as_json_is_explained_elsewhere(dumps: dict[str, ProcessDump], tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(process_json(dumps["user_lock_inversion"]), indent=2), encoding="utf-8")
+    found = match(read_source(str(file)).dump)
+    assert [each.roles for each in found] == [each.roles for each in dumps["user_lock_inversion"].hazards]

@@ -12,6 +12,12 @@ import pytest
 from dump_texts import FOLDER, HEALTHY, read
 
 from harness import cli
+from harness.analysis.dumps import parse
+from harness.control.dump import ProcessDump
+from harness.control.processes import Process
+from harness.core.stuck.views import Frame as Held
+from harness.core.stuck.views import ThreadView
+from harness.report.process_dump import process_json, process_text
 
 COLLISION = FOLDER / "fx-flag-collision.txt"
 MESSAGE = b"RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function."
@@ -97,6 +103,56 @@ def test_stacks_that_no_hazard_fits_are_sent_to_dump(explain: Callable[..., Ran]
     out = " ".join(explain(str(HEALTHY[0]))[1].split())
     assert "a text of stacks does not say who holds a lock: while it hangs, harness dump PID does" in out
     assert "harness dump" not in explain("-", stdin=b"the training is slow today\n")[1]
+
+
+def _stacks(path: Path) -> list[dict[str, Any]]:
+    """A stored text of py-spy as its JSON has it: innermost first."""
+    return [
+        {
+            "pid": 7,
+            "thread_id": thread.ident,
+            "thread_name": thread.name or None,
+            "os_thread_id": thread.native_id,
+            "active": "active" in thread.state,
+            "owns_gil": "gil" in thread.state,
+            "frames": [
+                {"name": frame.function, "filename": frame.file, "line": frame.line or 0} for frame in reversed(thread.frames)
+            ],
+        }
+        for thread in parse(read(path)).threads
+    ]
+
+
+DEADLOCK = FOLDER / "compile-lock-engine-deadlock.2.13.native.txt"
+
+
+def _dumped(path: Path, torch: str) -> dict[str, Any]:
+    """What `harness dump --json` has of it."""
+    process = Process(7, 1, "python train.py", "S", True, torch=torch)
+    return process_json(ProcessDump(process, raw=tuple(_stacks(path))))
+
+
+def test_the_json_of_a_dump_says_what_its_text_does(explain: Callable[..., Ran]) -> None:
+    document = json.dumps(_dumped(DEADLOCK, "2.13.0")).encode()
+    code, out, _ = explain("-", stdin=document)
+    assert code == 0
+    assert out == explain(str(DEADLOCK))[1]
+
+
+def test_the_json_of_a_tree_names_the_hazard_of_one_rank(explain: Callable[..., Ran]) -> None:
+    ranks = [_dumped(HEALTHY[0], ""), {**_dumped(DEADLOCK, "2.13.0"), "pid": 8}, {"pid": 9, "failed": True, "stacks": []}]
+    document = json.dumps({"pid": 1, "odd": None, "processes": ranks}).encode()
+    code, out, _ = explain("-", "--json", stdin=document)
+    assert [each["id"] for each in json.loads(out)["matches"]] == ["compile-lock-engine-deadlock"]
+    assert code == 0
+
+
+def test_the_text_of_a_dump_is_refused_with_what_to_give(explain: Callable[..., Ran]) -> None:
+    threads = (ThreadView("trainer", 1, (Held("wait", "/usr/lib/python3.11/threading.py", 327),), still=True),)
+    text = process_text(ProcessDump(Process(7, 1, "python train.py", "S", True, torch="2.13.0"), threads))
+    code, out, err = explain("-", stdin=text.encode())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "harness dump PID --json" in err
 
 
 @pytest.mark.parametrize(
