@@ -19,15 +19,15 @@ those has failed or was certified too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.analysis.belief import Belief, Opinion
 from harness.analysis.intervals import P_MIN, trials_for_safe
 from harness.analysis.ladder import PRICED, TRIES, Ladder, PlanResult, Purpose, Result, Run
 from harness.analysis.order import Order
+from harness.analysis.plan_questions import Ask, PlanQuestions
 from harness.analysis.verdicts import Answer, answer_of
-from harness.core.plan import EXCLUDED
 
 FIRST = 6
 """Trials of the weakest strategy under its own schedule before anything else is tried: does it fail at all, and how often?"""
@@ -70,14 +70,6 @@ class Settings:
         return trials_for_safe(self.p_min, 1 - self.alpha)
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A plan to run: is this hazard possible under this strategy?"""
-
-    hazard: str
-    strategy: str
-
-
 class Bisector:
     """Give it results; it says what is next.
 
@@ -105,8 +97,7 @@ class Bisector:
         self.certifying = ""
         self.certified: list[str] = []
         self._in_turn: list[str] = []
-        self._hazards = tuple(hazards)
-        self._by_locks = frozenset(by_locks)
+        self._questions = PlanQuestions(self.ladder, hazards, by_locks)
         self._arms = [(context, schedule) for schedule in ("", *portfolio) for context in range(contexts)]
         self._belief = belief or Belief(order, p_min=settings.p_min, arms=len(self._arms), prior=prior)
 
@@ -135,7 +126,7 @@ class Bisector:
         """What to run or to ask, or the answer."""
         if self.ladder.broken_context() is not None:
             return self.conclude()
-        return self._plan() or self._first_look() or self._certification() or self._settle()
+        return self._questions.first() or self._first_look() or self._certification() or self._settle()
 
     def batch(self, size: int) -> Ask | Answer | list[Run]:
         """As `next`, for several trials at once."""
@@ -158,15 +149,7 @@ class Bisector:
 
         Only those that will be asked in any case: no answer to one before it, asked now or later, can save the trials.
         """
-        found: list[Ask] = []
-        earlier: list[Ask] = []
-        for ask in self._plans():
-            if len(found) == size:
-                break
-            if not any(self._may_save(other, ask) for other in earlier):
-                found.append(ask)
-            earlier.append(ask)
-        return found
+        return self._questions.beside_each_other(size)
 
     def conclude(self, stopped: str = "") -> Answer:
         """The answer as things stand. `stopped`: what ended the search early, if anything did."""
@@ -184,31 +167,6 @@ class Bisector:
         )
 
     # the phases, in order; each gives a step, or None when it is over
-
-    def _plan(self) -> Ask | None:
-        return next(self._plans(), None)
-
-    def _plans(self) -> Iterator[Ask]:
-        """What is to be asked as things stand, in order."""
-        for name in self.order.names if self._hazards else ():
-            standing = self.ladder.standings[name]
-            for hazard in self._hazards:
-                if standing.failed or hazard in standing.plans or self.ladder.cannot_run(name):
-                    continue
-                if not self._excluded_below(hazard, name):
-                    yield Ask(hazard, name)
-
-    def _excluded_below(self, hazard: str, name: str) -> bool:
-        """A lock stood against the plan under a strategy that holds less, so it does under this one too."""
-        found = (self.ladder.standings[lower].plans.get(hazard) for lower in self.order.below[name])
-        return hazard not in self._by_locks and any(plan is not None and plan.ending == EXCLUDED for plan in found)
-
-    def _may_save(self, one: Ask, other: Ask) -> bool:
-        """Whether the answer to `one` can make `other` needless: a witness of the strategy, or excluded by less than it."""
-        if one.strategy == other.strategy:
-            return True
-        below = one.strategy in self.order.below[other.strategy]
-        return below and one.hazard == other.hazard and other.hazard not in self._by_locks
 
     def _first_look(self) -> Run | None:
         """Does it fail at all, and under which schedule?"""

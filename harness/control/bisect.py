@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.bisector import Ask, Bisector, Settings
+from harness.analysis.bisector import Bisector, Settings
 from harness.analysis.order import strategy_order
+from harness.analysis.plan_questions import Ask
 from harness.analysis.regions import RegionAnswer, RegionSearch
 from harness.analysis.verdicts import Answer
 from harness.control import results, rundir

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
+from harness.analysis.plan_questions import Ask
 from harness.analysis.turning import Turn, TurningPoints, Version
 from harness.control import rundir
 from harness.control.bisect_folder import (

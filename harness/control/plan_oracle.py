@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
+from harness.analysis.plan_questions import Ask
 from harness.control.batches import Work, together
 from harness.control.bisect_question import Question
 from harness.control.reproduce import Reproduction, reproducing

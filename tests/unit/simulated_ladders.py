@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.analysis.belief import Belief
-from harness.analysis.bisector import Ask, Bisector, Settings
+from harness.analysis.bisector import Bisector, Settings
 from harness.analysis.ladder import Result, Run
 from harness.analysis.order import Order, chain
+from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import Answer
 
 NAMES = ("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 from simulated_ladders import LADDER, NAMES, simulate
 
-from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Ask, Bisector, Settings
+from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import IN_TURN, PRICED, TRIES, PlanResult, Result, Run
 from harness.analysis.order import strategy_order
+from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
 
 DESIGN = strategy_order(

@@ -12,9 +12,9 @@ import pytest
 from fake_runs import FX_ERROR, FakeExecutor, make_row
 
 from harness import cli
-from harness.analysis.bisector import Ask
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import PlanResult
+from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import Answer, Entry, Verdict
 from harness.control import bisect as control
 from harness.control import executors, plan_oracle

@@ -11,8 +11,8 @@ import pytest
 from fake_versions import Versions
 
 from harness import cli
-from harness.analysis.bisector import Ask
 from harness.analysis.ladder import PlanResult
+from harness.analysis.plan_questions import Ask
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
 

@@ -9,7 +9,7 @@ import pytest
 from fake_runs import FakeExecutor, make_row
 from slots import Slots
 
-from harness.analysis.bisector import Ask
+from harness.analysis.plan_questions import Ask
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
 from harness.control.plan_oracle import ReproducingOracle, _fits, oracle_for
