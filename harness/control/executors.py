@@ -23,6 +23,7 @@ from harness.core.errors import UserError
 
 from .evidence import pyspy_dump, wait_for_stacks, why_stuck
 from .gpu_load import GpuLoad
+from .host_memory import killed_for_memory
 from .request import Executor, OnStart, Row, TrialRequest
 from .rows import Ending, trial_row
 from .server_client import ServerDied, StartServer
@@ -48,6 +49,7 @@ class _Running:
     why: str = ""  # it hangs, as seen from outside
     seen_alive: float = field(default_factory=time.monotonic)
     alive_mark: int = 0
+    killed_before: int | None = None  # by the kernel, for lack of memory
 
 
 class LocalExecutor:
@@ -148,6 +150,7 @@ class LocalExecutor:
         read, write = os.pipe()
         os.set_blocking(read, False)
         running = _Running(request, read, open(request.folder / "stdout.txt", "wb"), time.monotonic())  # noqa: SIM115
+        running.killed_before = killed_for_memory()
         self._running[request.trial_id] = running
         self._gpus.begin(request.trial_id, request.scenario.devices)
         self._selector.register(read, selectors.EVENT_READ, request.trial_id)
@@ -222,7 +225,9 @@ class LocalExecutor:
         for name in ("heartbeat", "ready"):
             (request.folder / name).unlink(missing_ok=True)
         wall = time.monotonic() - running.began
-        row = trial_row(request, Ending(status, running.how, wall, start, text or running.why))
+        row = trial_row(
+            request, Ending(status, running.how, wall, start, text or running.why, _more(running.killed_before))
+        )
         if load := self._gpus.end(request.trial_id):
             row["gpu_load"] = load
         self._on_row(row)
@@ -249,6 +254,11 @@ class LocalExecutor:
             request.write_spec()
             (request.folder / "stdout.txt").write_text(died.text[-STDOUT_CAP:], encoding="utf-8")
             self._on_row(trial_row(request, Ending(None, "exited", 0.0, None, f"the start server died: {died}")))
+
+
+def _more(killed_before: int | None) -> bool | None:
+    killed = killed_for_memory()
+    return None if killed is None or killed_before is None else killed > killed_before
 
 
 def _start_seconds(request: TrialRequest) -> float | None:

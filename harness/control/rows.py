@@ -24,13 +24,17 @@ MOST_LAST_EVENTS = 200
 
 @dataclass(frozen=True)
 class Ending:
-    """How a subject's process ended. `how`: exited, killed (by the harness, on an interrupt), timeout, hang."""
+    """How a subject's process ended. `how`: exited, killed (by the harness, on an interrupt), timeout, hang.
+
+    `for_memory`: the kernel killed processes for lack of memory meanwhile; None: it does not say.
+    """
 
     status: int | None  # wait status, None when it never started
     how: str
     wall_s: float
     start_s: float | None
     text: str = ""  # why it never started, or, of a hang, why it does not go on
+    for_memory: bool | None = None
 
 
 def skipped_row(request: TrialRequest, reason: str) -> Row:
@@ -147,7 +151,10 @@ def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tupl
         return ["hang"], "no sign of life, not even from the watchdog" + why
     what = f"the process ended by {exit_['signal']}" if exit_["signal"] else f"the process ended with {exit_['status']}"
     if exit_["signal"] == "SIGKILL":
-        what += ", not sent by the harness (the system's out-of-memory killer sends it)"
+        if ending.for_memory:
+            return ["out_of_memory"], "the kernel killed the process for lack of host memory"
+        what += ", not sent by the harness"
+        what += " (the system's out-of-memory killer sends it)" if ending.for_memory is None else ""
     if ending.start_s is None and not exit_["signal"]:
         tail = _tail(folder / "stdout.txt")
         return ["setup_error"], f"{what} before the workload began" + (f": {tail}" if tail else "")

@@ -113,6 +113,19 @@ def test_a_death_is_a_crash_with_its_last_events(
         assert "not sent by the harness" in row["reason"]
 
 
+def test_a_process_that_the_kernel_killed_for_memory_is_out_of_it(
+    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = iter((3, 4, 4, 4))  # before and after the first, and the second
+    monkeypatch.setattr("harness.control.executors.killed_for_memory", lambda: next(counted))
+    (tmp_path / "again").mkdir()
+    first = run(executor, request_for(tmp_path, "Killed"))["Killed"]
+    second = run(executor, request_for(tmp_path / "again", "Killed"))["Killed"]
+    assert (first["outcomes"], first["exit"]["signal"]) == (["out_of_memory"], "SIGKILL")
+    assert "lack of host memory" in first["reason"]
+    assert second["outcomes"] == ["crash"]
+
+
 def test_a_setup_that_raises_is_no_fault_of_the_subject(executor: LocalExecutor, tmp_path: Path) -> None:
     row = run(executor, request_for(tmp_path, "FailsInSetup"))["FailsInSetup"]
     assert row["outcomes"] == ["setup_error"]

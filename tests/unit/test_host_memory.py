@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.control.host_memory import usable_memory_bytes
+from harness.control.host_memory import killed_for_memory, usable_memory_bytes
 
 MIB = 1 << 20
 UNLIMITED_V1 = "9223372036854771712"
@@ -50,3 +50,28 @@ def test_machine_swap_and_groups(tmp_path: Path, group: str, files: dict[str, st
 
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
     assert usable_memory_bytes(tmp_path) is None
+
+
+EVENTS = "low 0\nhigh 0\nmax 7\noom 9\noom_kill {}\noom_group_kill 0"
+CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill {}"
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "killed"),
+    [
+        ("0::/", {}, 5),  # the machine's
+        ("0::/a/b", {"a/b/memory.events": EVENTS.format(2), "a/memory.events": EVENTS.format(3)}, 2),
+        ("0::/a/b", {"memory.events": EVENTS.format(3)}, 3),  # only the container's own part is mounted
+        ("7:cpu,memory:/a", {"memory/a/memory.oom_control": CONTROL.format(1)}, 1),
+        ("7:memory:/a\n0::/", {"memory/a/memory.oom_control": CONTROL.format(0)}, 0),
+        ("7:memory:/a", {"memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0"}, 5),  # of an old kernel
+    ],
+)
+def test_who_was_killed_for_memory(tmp_path: Path, group: str, files: dict[str, str], killed: int) -> None:
+    write(tmp_path, {"proc/vmstat": "oom_kill_total 8\noom_kill 5", "proc/self/cgroup": group})
+    write(tmp_path, {f"sys/fs/cgroup/{name}": text for name, text in files.items()})
+    assert killed_for_memory(tmp_path) == killed
+
+
+def test_a_system_that_does_not_say_who_was_killed(tmp_path: Path) -> None:
+    assert killed_for_memory(tmp_path) is None
