@@ -16,7 +16,7 @@ holding = threading.Event()
 
 def backend(graph: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
     compiling.set()
-    holding.wait(60)
+    holding.wait(240)
     with cache_lock:
         return graph
 
@@ -36,7 +36,7 @@ def compiles() -> None:
 
 
 def holds() -> None:
-    compiling.wait(60)
+    compiling.wait(240)
     with cache_lock:
         holding.set()
         triple(torch.ones(2))
