@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 _OBSERVER = re.compile(r"(?:^|/)harness/(?:torch_internals/|subject/(?!programs/))")
@@ -96,6 +98,21 @@ class Dump:
 
     def __bool__(self) -> bool:
         return bool(self.threads or self.exceptions)
+
+
+LOCK = "<lock>"
+"""Function of a frame that stands for a native wait for a lock."""
+
+
+def waiting_for_locks(threads: Sequence[DumpThread], idents: Container[int | None]) -> tuple[DumpThread, ...]:
+    """The threads, those of `idents` with a wait for a lock as their innermost frame.
+
+    For what a look at the process told: native frames of an interpreter without symbols do not tell it.
+    """
+    return tuple(
+        dataclasses.replace(thread, frames=(*thread.frames, Frame(LOCK, ""))) if thread.ident in idents else thread
+        for thread in threads
+    )
 
 
 ROOTS = ("_bootstrap", "<module>", "_run_module_as_main", "main_thread", "thread_run")

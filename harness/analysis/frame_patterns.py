@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.analysis.dump_values import Frame
+from harness.analysis.dump_values import LOCK, Frame
 
-LOCK = "<lock>"
 _NATIVE_LOCKS = ("lock_PyThread_acquire_lock", "rlock_acquire", "PyThread_acquire_lock_timed")
 _RUN, _NODE = "graph.py:_engine_run_backward", "function.py:apply|function.py:apply_boxed|checkpoint.py:unpack_hook"
 _WAITING = ("threading.py", "queue.py", "concurrent/futures/_base.py", "concurrent/futures/thread.py")

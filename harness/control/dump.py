@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.analysis.dump_stacks import from_pyspy_json
-from harness.analysis.dump_values import Dump
+from harness.analysis.dump_values import Dump, waiting_for_locks
 from harness.analysis.explain import Match, match
 from harness.analysis.odd_rank import Odd, odd_ranks
 from harness.control.process_memory import open_memory
@@ -114,8 +114,9 @@ def _explained(process: Process, record: Record | None, stacks: Stacks, hung: bo
         threads = tuple(replace(thread, name=record.threads.get(thread.ident, thread.name)) for thread in threads)
         names = {thread.ident: thread.name for thread in threads}
         edges = [Edge(names[a], what, names[b]) for a, what, b in record.edges if a in names and b in names]
-    hazards = match(Dump(from_pyspy_json(stacks.raw)), torch=process.torch)
     diagnosis = diagnose(threads, reader(process.pid), edges, hung=hung)
+    locked = {wait.thread.ident for wait in diagnosis.waits if wait.kind == "lock"}
+    hazards = match(Dump(waiting_for_locks(from_pyspy_json(stacks.raw), locked)), torch=process.torch)
     note = _note(process, stacks.note)
     return ProcessDump(process, threads, diagnosis, tuple(hazards), record, note, raw=tuple(stacks.raw))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.dump_stacks import from_pyspy_json
+from harness.analysis.dump_values import waiting_for_locks
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
 from harness.control.find_trial import find_trial
 from harness.core.errors import UserError
@@ -114,7 +115,11 @@ def _are_stacks(stacks: object) -> bool:
 
 
 def _from_process(process: Mapping[str, Any]) -> Source:
-    return Source(Dump(from_pyspy_json(process["stacks"])), "", _version(process.get("torch")))
+    waits = process.get("waits")
+    each = [wait for wait in waits if isinstance(wait, dict)] if isinstance(waits, list) else []
+    locked = [wait.get("ident") for wait in each if wait.get("kind") == "lock"]
+    threads = waiting_for_locks(from_pyspy_json(process["stacks"]), locked)
+    return Source(Dump(threads), "", _version(process.get("torch")))
 
 
 def _from_row(row: Mapping[str, Any]) -> Source:

@@ -1,8 +1,8 @@
 """Attributes of another process's objects, read from its memory: which lock `self.lock` is, who owns an RLock.
 
-For CPython 3.11, 3.12 and 3.13 with the interpreter lock, on 64-bit Linux; layouts from those versions' headers
-(Include/cpython/object.h, Include/internal/pycore_dict.h). Whatever is read is checked: types by their names against
-what py-spy printed, attributes by the name in the key table. What does not fit is "not known", never a guess.
+For CPython 3.11 to 3.14 with the interpreter lock, on 64-bit Linux; layouts from those versions' headers
+(Include/cpython/object.h; pycore_dict.h and pycore_lock.h in Include/internal). Whatever is read is checked: types by their
+names against what py-spy printed, attributes by the name in the key table. What does not fit is "not known", never a guess.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 import re
 from pathlib import Path
 
-SUPPORTED = ((3, 11), (3, 12), (3, 13))
+SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 _MANAGED_DICT, _INLINE_VALUES = 1 << 4, 1 << 2
 _TYPE, _TP_NAME, _TP_BASICSIZE, _TP_FLAGS, _TP_DICTOFFSET = 8, 24, 32, 168, 288
 _TYPE_END = 1200  # the cached key table is somewhere in a heap type, which is shorter
-_RLOCK_OWNER, _RLOCK_COUNT = 24, 32
+_MUTEX, _RLOCK_OWNER, _RLOCK_COUNT = 16, 24, 32
 MOST_ENTRIES = 4096
 
 
@@ -86,8 +86,10 @@ class Memory:
         """Ident of the thread that holds an RLock; None when nobody does."""
         if self.type_name(address) != "RLock":
             return None
-        count = self._word(address + _RLOCK_COUNT)
-        return self._word(address + _RLOCK_OWNER) if count else None
+        mutex, count = self._word(address + _MUTEX), self._word(address + _RLOCK_COUNT)
+        # From 3.14 on a mutex of one byte, whose lowest bit says that it is held; the count then begins at 0.
+        held = count if self._version < (3, 14) else (mutex or 0) & 1
+        return (self._word(address + _RLOCK_OWNER) or None) if held else None
 
     # where the attributes are
 

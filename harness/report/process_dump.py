@@ -187,6 +187,7 @@ def process_json(dump: ProcessDump) -> dict[str, Any]:
         "waits": [
             {
                 "thread": wait.thread.name,
+                "ident": wait.thread.ident,
                 "kind": wait.kind,
                 "what": wait.what,
                 "helpers": [{"thread": names.get(i, str(i)), "how": has} for i, has in wait.helpers.items()],

@@ -139,6 +139,18 @@ def test_the_json_of_a_dump_says_what_its_text_does(explain: Callable[..., Ran])
     assert out == explain(str(DEADLOCK))[1]
 
 
+def test_who_waits_for_a_lock_is_known_without_native_frames(explain: Callable[..., Ran]) -> None:
+    document = _dumped(FOLDER / "user-lock-inversion.native.txt", "2.13.0")
+    for thread in document["stacks"]:
+        thread["frames"] = [frame for frame in thread["frames"] if frame["filename"].endswith(".py")]
+    idents = {thread["thread_name"]: thread["thread_id"] for thread in document["stacks"]}
+    assert "user-lock-inversion" not in explain("-", stdin=json.dumps(document).encode())[1]
+    document["waits"] = [{"kind": "lock", "ident": ident} for ident in idents.values()]
+    code, out, _ = explain("-", stdin=json.dumps(document).encode())
+    assert code == 0
+    assert out.startswith("user-lock-inversion  ")
+
+
 def test_the_json_of_a_tree_names_the_hazard_of_one_rank(explain: Callable[..., Ran]) -> None:
     ranks = [_dumped(HEALTHY[0], ""), {**_dumped(DEADLOCK, "2.13.0"), "pid": 8}, {"pid": 9, "failed": True, "stacks": []}]
     document = json.dumps({"pid": 1, "odd": None, "processes": ranks}).encode()
