@@ -8,7 +8,7 @@ One file, standard library only: copy it into a project as it is. A worker names
     def train(worker, model, optimizer, batches):  # each in a thread of its own
         try:
             for x in batches:
-                key = (id(type(model).forward.__code__), x.device, x.dtype, x.shape, torch.is_grad_enabled())
+                key = (id(model), x.device, x.dtype, x.shape, torch.is_grad_enabled())
                 with strategy.region("step", worker, key=key):
                     with strategy.region("mask", worker):
                         mask = build_mask(x)
@@ -49,10 +49,11 @@ paste, a `threading.RLock` and a thread-local warmed flag: the same recompute is
 waits for a thread that waits for it. Both use one kind of lock, so that ownership is all that differs; unlike
 an RLock it is first come, first served, and a deadlock on it shows in `wait_graph()` and ends by `abort()`.
 
-Gate. The key says what makes torch compile: code, device, dtype, shapes, grad mode, autocast. For the code
-give its `id`: code objects compare by value, so two copies, with a cache each, would pass for one. A hold is
-never upgraded. A step that waits to be exclusive turns shared if its key becomes known; a failed one leaves
-its key unknown. key=None tells nothing, so such a step is always exclusive.
+Gate. The key says what makes torch compile: model, device, dtype, shapes, grad mode, autocast. For the model
+give its `id`: `forward` of what `torch.compile(model)` returns is torch's own, the same for every model, and
+code objects compare by value, so two copies, with a cache each, would pass for one. A hold is never upgraded.
+A step that waits to be exclusive turns shared if its key becomes known; a failed one leaves its key unknown.
+key=None tells nothing, so such a step is always exclusive, as under every_step.
 
 Barrier. `warmup_barrier` waits at the end of the first span, on leaving `backward`, with the lock released:
 not even the optimizer runs while another worker compiles. `warm_gate` waits likewise on leaving the first

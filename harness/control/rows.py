@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.core.eventfile import LINES_NAME, RAW_NAME, merge
 from harness.core.events import read_events
+from harness.core.lockspec import parse_lock
 from harness.core.ordermark import kept
 from harness.core.outcome import primary
 
@@ -53,6 +54,10 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
     elif (told := kept(request.folder)) is not None:
         row["schedule"] = told  # the plan's order came about, and then the process went
     labels, reason = _labels(request.folder, result, ending)
+    if idle := _idle_lock(request, row):
+        row["problems"] = [*row.get("problems", []), {"label": "lock", "text": idle}]
+        if labels == ["ok"]:
+            labels, reason = ["skipped"], idle
     row["outcomes"] = labels
     row["outcome"] = primary(labels)
     row["reason"] = reason or row["reason"]
@@ -159,6 +164,26 @@ def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tupl
         tail = _tail(folder / "stdout.txt")
         return ["setup_error"], f"{what} before the workload began" + (f": {tail}" if tail else "")
     return ["crash"], what
+
+
+def _idle_lock(request: TrialRequest, row: Row) -> str:
+    """Why the lock held nothing in steps that went well; "" when it did, or was not meant to.
+
+    A plan's order is what its trial is about: there a lock that looks elsewhere is told by the plan's ending.
+    """
+    scenario = request.scenario
+    looked_at = parse_lock(scenario.lock).looks_at
+    taken = sum(lock.get("taken", 0) for lock in row.get("locks", {}).values())
+    if not looked_at or taken or not row["steps_ok"] or scenario.schedule.split(":")[0] in _CONSTRAINED:
+        return ""
+    entered = ", ".join(row.get("facts", {}).get("regions", [])) or "none"
+    return (
+        f"lock={scenario.lock} held nothing: no worker entered region {' or '.join(looked_at)} (entered: {entered}); "
+        "name the regions of a step in the workload, or leave this strategy out"
+    )
+
+
+_CONSTRAINED = ("directed", "replay")
 
 
 def _tail(path: Path) -> str:

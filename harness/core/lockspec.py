@@ -55,6 +55,20 @@ class LockSpec:
             return f"span:{self.first}..{self.last}"
         return self.kind
 
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """Regions of which one must be entered before anything is held; () for what is no lock."""
+        if self.kind == "each":
+            return self.regions
+        return (self.first,) if self.kind == "span" else _LOOKS_AT.get(self.kind, ())
+
+
+_LOOKS_AT: dict[str, tuple[str, ...]] = {
+    "per_call": ("attention",),
+    **dict.fromkeys(("per_forward", "first_step", "warmup_barrier"), ("mask",)),
+    **dict.fromkeys(("compile_gate", "warm_gate", "every_step"), ("step",)),
+}
+
 
 def parse_lock(name: str) -> LockSpec:
     """Read a lock name.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.core.lockspec import parse_lock
+from collections.abc import Collection
 
-_REGIONS = ("mask", "forward", "loss", "backward")
+from harness.core.lockspec import REGIONS, parse_lock
 
 _BODY = {
     "mask": "mask = build_mask(batch)",
@@ -25,8 +25,14 @@ _NOTES = {
 }
 
 
-def advice(lock: str) -> str:
-    """What to paste, as Python, for this strategy. The file harness/locks.py can be copied into a project as it is."""
+_NO_KEY = "The trials gave no key, so every step was exclusive; with one, steps of a known key are shared: that was not tried."
+
+
+def advice(lock: str, regions: Collection[str] = REGIONS, keyed: bool = True) -> str:
+    """What to paste, as Python, for this strategy. The file harness/locks.py can be copied into a project as it is.
+
+    `regions`, `keyed`: which regions the trials entered, and whether they gave keys, because less was not tried.
+    """
     spec = parse_lock(lock)
     if spec.kind == "none":
         return "# Nothing to change: no lock is needed.\n"
@@ -36,11 +42,13 @@ def advice(lock: str) -> str:
         return _PROCESS
     attention = "attention" in (*spec.regions, spec.first, spec.last)
     note = _NOTES.get("per_call" if attention else spec.kind, "")
-    keyed = spec.kind in ("compile_gate", "warm_gate")
-    return _loop(lock, keyed=keyed, excludes=keyed or spec.kind == "every_step", note=note)
+    gate = spec.kind in ("compile_gate", "warm_gate")
+    if gate and not keyed:
+        note = f"{_NO_KEY}\n# {note}" if spec.kind == "warm_gate" else _NO_KEY
+    return _loop(lock, regions, keyed=gate and keyed, excludes=gate or spec.kind == "every_step", note=note)
 
 
-def _loop(lock: str, *, keyed: bool, excludes: bool, note: str) -> str:
+def _loop(lock: str, regions: Collection[str], *, keyed: bool, excludes: bool, note: str) -> str:
     """`excludes`: nobody compiles while another is in its `step`, ever; else what is warm passes freely."""
     lines = [
         "from harness.locks import make_strategy  # one file of the standard library: it can be copied",
@@ -54,14 +62,16 @@ def _loop(lock: str, *, keyed: bool, excludes: bool, note: str) -> str:
     step = 'with strategy.region("step", worker):'
     if keyed:
         lines += [
-            "            code = type(model).forward.__code__",
-            "            key = (id(code), batch.device, batch.dtype, batch.shape, torch.is_grad_enabled())",
+            "            key = (id(model), batch.device, batch.dtype, batch.shape, torch.is_grad_enabled())",
         ]
         step = 'with strategy.region("step", worker, key=key):'
     lines.append(f"            {step}")
-    for region in _REGIONS:
-        lines.append(f'                with strategy.region("{region}", worker):')
-        lines.append(f"                    {_BODY[region]}")
+    for region, body in _BODY.items():
+        inner = " " * 16
+        if region in regions:
+            lines.append(f'{inner}with strategy.region("{region}", worker):')
+            inner += " " * 4
+        lines.append(inner + body)
     lines += [f"            {_FOREACH.format(_INSIDE if excludes else '')}", "            optimizer.step()"]
     lines += ["    finally:", "        strategy.worker_done(worker)"]
     if note:

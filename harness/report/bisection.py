@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -17,6 +17,8 @@ from harness.analysis.turning import Version
 from harness.analysis.verdicts import NOTHING_TO_FIX, Answer, Entry
 from harness.control.bisect import BisectResult
 from harness.control.bisect_torch import TorchResult
+from harness.control.results import read_rows
+from harness.core.lockspec import REGIONS
 from harness.report import wording
 from harness.report.advice import advice
 from harness.report.terminal import STYLES
@@ -43,9 +45,18 @@ def print_bisection(console: Console, result: BisectResult, folder: str) -> None
     if answer.answer is not None and answer.verdict == "safe":
         console.print()
         console.print(Text("To paste", style="bold"))
-        for code in advice(answer.answer).splitlines():
+        for code in advice(answer.answer, *_as_tried(result, answer.answer)).splitlines():
             console.print(Text(f"  {code}"), soft_wrap=True)
     _lines(console, "Next", _next(result, folder))
+
+
+def _as_tried(result: BisectResult, lock: str) -> tuple[Collection[str], bool]:
+    """The regions that the strategy's trials entered, and whether they gave keys."""
+    rows = [row for row in read_rows(result.run_dir) if row["scenario"]["lock"] == lock]
+    facts = [row["facts"] for row in rows if "regions" in row.get("facts", {})]
+    if not facts:
+        return REGIONS, True
+    return {region for fact in facts for region in fact["regions"]}, any(fact["keyed"] for fact in facts)
 
 
 def print_versions(console: Console, result: TorchResult, folder: str, jobs: int = 1) -> None:

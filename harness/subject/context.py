@@ -113,12 +113,21 @@ class TrialContext:
         self.trial = trial
         self.points = points
         self.facts: dict[str, Any] = {}  # of the trial as a whole
+        self._entered: set[str] = set()  # regions, by any worker
+        self._keyed = False  # one came with a key
         self.sample = _nothing  # probes may set it: called at both ends of every region
         self.stepped: Callable[[str], None] | None = None  # likewise: called after each good step
 
     def region(self, name: str, worker: str, key: Hashable | None = None) -> AbstractContextManager[None]:
         """Region `name` of `worker`'s step; `key` says what the step would compile (strategy `compile_gate`)."""
+        self._entered.add(name)
+        if key is not None:
+            self._keyed = True
         return _Region(self, name, worker, self.strategy.region(name, worker, key))
+
+    def usage(self) -> dict[str, Any]:
+        """Which regions were entered by any worker, and whether a key was ever given."""
+        return {"regions": [name for name in REGION_NAMES if name in self._entered], "keyed": self._keyed}
 
     def step(self, worker: str, tokens: int, loss: float | None) -> None:
         """A good step ended: `tokens` real tokens of its item, `loss` its value."""

@@ -92,7 +92,7 @@ class _Run:
             workers=names,
             owner=self.scenario.lock_owner,
             observer=self._lock_event,
-            warn=False,  # a workload need not have every region: the matrix may still put all strategies to it
+            warn=False,  # the row of the trial says it (harness.control.rows)
         )
         self.context.strategy = strategy
         self.probes.use(strategy)
@@ -265,7 +265,7 @@ class _Run:
                 **({"memory": memory} if memory else {}),
                 "dropped_events": dict(self.log.dropped),
                 **({"schedule": schedule} if schedule else {}),
-                "facts": {**self.facts, **self.context.facts},
+                "facts": {**self.facts, **self.context.usage(), **self.context.facts},
             },
             torch_version="" if torch is None else str(torch.__version__),
         )

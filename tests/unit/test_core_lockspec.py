@@ -118,3 +118,14 @@ def test_each_means_a_set(regions: set[str], random: object) -> None:
     spec = parse_lock("each:" + "+".join(listed))
     assert set(spec.regions) == regions
     assert parse_lock(spec.name) == spec
+
+
+@pytest.mark.parametrize("name", [*(n for n in NAMES if n not in ELSEWHERE), "each:loss+forward", "span:forward..step"])
+def test_what_a_strategy_looks_at_is_what_makes_it_hold(name: str) -> None:
+    held: list[str] = []
+    for region in REGIONS:
+        events: list[tuple[str, str, str]] = []
+        strategy = locks.make_strategy(name, workers=["a"], observer=lambda *said, to=events: to.append(said), warn=False)
+        with strategy.region(region, "a"):
+            held += [region] if any(event == "acquired" for event, _, _ in events) else []
+    assert tuple(held) == parse_lock(name).looks_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from harness import locks
 from harness.core.lockspec import NAMES
-from harness.report.advice import advice
+from harness.report.advice import _NO_KEY, advice
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 LOOPS = [
     *(name for name in NAMES if name not in ("none", "thread_local_fx", "process")),
     "each:mask+forward",
@@ -26,9 +28,6 @@ class Model:
 
     def __init__(self) -> None:
         self.calls = 0
-
-    def forward(self) -> None:
-        """Has the code object that the key names."""
 
     def __call__(self, batch: object, mask: object) -> str:
         self.calls += 1
@@ -91,6 +90,30 @@ def test_it_is_short_python(lock: str) -> None:
     compile(text, lock, "exec")
     assert len(text.splitlines()) <= 24
     assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_only_what_was_tried_is_pasted() -> None:
+    text = advice("compile_gate", ("step", "backward"), False)
+    assert "key" not in text.replace(_NO_KEY, "")
+    assert "every step was exclusive" in text
+    assert [line.strip() for line in text.splitlines() if "region(" in line] == [
+        'with strategy.region("step", worker):',
+        'with strategy.region("backward", worker):',
+    ]
+    compile(text, "pasted", "exec")
+    assert "key=key" in advice("warm_gate", ("step",), True)
+
+
+def test_models_that_torch_compiled_have_keys_of_their_own() -> None:
+    """`forward` of what `torch.compile(model)` returns is torch's own: of two models it is the same."""
+    torch = pytest.importorskip("torch")
+    first, second = (torch.compile(model, backend="eager") for model in (torch.nn.Linear(2, 2), torch.nn.ReLU()))
+    (line,) = {line.strip() for line in advice("compile_gate").splitlines() if line.strip().startswith("key =")}
+    (readme,) = {line.strip() for line in README.read_text().splitlines() if line.strip().startswith("key =")}
+    assert readme == line
+    batch = SimpleNamespace(device="cpu", dtype="float32", shape=(2, 3))
+    keys = [eval(line.removeprefix("key = "), {"model": model, "batch": batch, "torch": torch}) for model in (first, second)]
+    assert keys[0] != keys[1]
 
 
 def test_what_needs_a_word_gets_it() -> None:

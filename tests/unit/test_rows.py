@@ -1,12 +1,17 @@
-"""The row of a trial: the last events of its threads."""
+"""The row of a trial: the last events of its threads, and a lock that held nothing."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from harness.control.rows import LAST_OF_THREAD, MOST_LAST_EVENTS, last_events
+import pytest
+
+from harness.control.request import TrialRequest
+from harness.control.rows import LAST_OF_THREAD, MOST_LAST_EVENTS, Ending, last_events, trial_row
 from harness.core.events import event_line
+from harness.core.scenario import Scenario
 
 
 def event(at: int, ident: int, name: str = "t") -> dict[str, Any]:
@@ -44,3 +49,50 @@ def test_many_threads_have_fewer_each(tmp_path: Path) -> None:
 
 def test_there_are_none_without_a_log(tmp_path: Path) -> None:
     assert last_events(tmp_path) == []
+
+
+TAKEN = {"strategy": {"waits": 0, "taken": 2, "wait_s": 0.0, "hold_s": 0.1}}
+
+
+def ended(folder: Path, lock: str, *, schedule: str = "none", **said: Any) -> dict[str, Any]:
+    """The row of a trial whose steps went well unless `said` otherwise; it entered `step` alone, and took no lock."""
+    result = {"outcomes": ["ok"], "steps_ok": 4, "locks": {}, "facts": {"regions": ["step"], "keyed": False}, **said}
+    (folder / "result.json").write_text(json.dumps(result), "utf-8")
+    request = TrialRequest("t", Scenario(lock=lock, schedule=schedule), 0, folder)
+    return trial_row(request, Ending(0, "exited", 1.0, 0.1))
+
+
+IDLE = ("per_call", "per_forward", "first_step", "warmup_barrier", "each:mask+loss", "span:loss..backward")
+
+
+@pytest.mark.parametrize("lock", IDLE)
+def test_a_lock_that_held_nothing_shows_nothing(tmp_path: Path, lock: str) -> None:
+    row = ended(tmp_path, lock)
+    assert (row["outcome"], row["outcomes"]) == ("skipped", ["skipped"])
+    assert row["reason"].startswith(f"lock={lock} held nothing: no worker entered region ")
+    assert "(entered: step)" in row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        ("none", {}),
+        ("thread_local_fx", {}),
+        ("process", {}),
+        ("first_step", {"locks": TAKEN}),
+        ("first_step", {"steps_ok": 0}),
+        ("first_step", {"schedule": "directed"}),  # the plan's ending says what its lock did
+    ],
+)
+def test_what_is_no_lock_or_was_taken_or_had_no_chance_counts(tmp_path: Path, lock: str, said: dict[str, Any]) -> None:
+    row = ended(tmp_path, lock, **said)
+    assert row["outcomes"] == ["ok"]
+    assert not row.get("problems")
+
+
+def test_a_failure_under_a_lock_that_held_nothing_stays_one(tmp_path: Path) -> None:
+    row = ended(tmp_path, "first_step", outcomes=["graph_corrupt"])
+    assert row["outcome"] == "graph_corrupt"
+    (problem,) = row["problems"]
+    assert problem["label"] == "lock"
+    assert "held nothing" in problem["text"]
