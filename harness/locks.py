@@ -186,7 +186,6 @@ class _FairLock:
         self._observer = observer
         self._mutex = threading.RLock()  # re-entrant, for wait_graph() in a signal handler of its holder
         self._holders: dict[Owner, _Hold] = {}
-        self._exclusive = False  # whether the one holder is exclusive
         self._queue: deque[_Waiter] = deque()
         self._known: set[Hashable] = set()
         self._aborted = False
@@ -196,35 +195,38 @@ class _FairLock:
 
         Raises StrategyAborted if it waits or has to while the strategy is aborted.
         """
-        waiter = None
-        with self._mutex:
-            hold = self._holders.get(owner)
-            if hold is not None:
-                hold.depth += 1
-                if hold.depth > 1:
-                    return hold
-                # else a sibling thread has told of its release but not made it: this is a new hold
-            else:
-                shared = key in self._known  # None never is
-                if not (self._exclusive or self._queue or (self._holders and not shared)):
-                    self._exclusive = not shared
-                    hold = self._holders[owner] = _Hold(owner, worker, key, not shared)
-                elif self._aborted:
-                    raise StrategyAborted(f"{worker} would have to wait for the {self.name} lock")
+        made: _Hold | None = None  # what an interrupt, or the observer's own error, must not leave behind
+        try:
+            with self._mutex:
+                if self._queue:
+                    self._grant()  # what an interrupted release has left undone
+                hold = self._holders.get(owner)
+                if hold is not None:
+                    hold.depth += 1
+                    if hold.depth > 1:
+                        return hold
+                    made = hold  # a sibling thread has told of its release but not made it: this is a new hold
                 else:
-                    hold = waiter = _Waiter(owner, worker, key)
-                    self._queue.append(waiter)
-        if waiter is not None:
-            self._wait(waiter)
-            if waiter.joined is not None:
-                return waiter.joined
-        if self._observer is not None:
-            try:
+                    shared = key in self._known  # None never is
+                    if not (self._exclusive or self._queue or (self._holders and not shared)):
+                        made = _Hold(owner, worker, key, not shared)
+                        self._holders[owner] = made
+                    elif self._aborted:
+                        raise StrategyAborted(f"{worker} would have to wait for the {self.name} lock")
+                    else:
+                        made = _Waiter(owner, worker, key)
+                        self._queue.append(made)
+            if isinstance(made, _Waiter):
+                self._wait(made)
+                if made.joined is not None:
+                    return made.joined
+            if self._observer is not None:
                 self._observer("acquired", self.name, worker)
-            except BaseException:
-                self._forget(hold)
-                raise
-        return hold
+        except BaseException:
+            if made is not None:
+                self._give_up(made)
+            raise
+        return made
 
     def release(self, hold: _Hold, done: bool, whole: bool = False) -> None:
         """Gives back one level of `hold`, or all; `done` makes the key of an exclusive hold known.
@@ -253,6 +255,8 @@ class _FairLock:
             holds = [hold for hold in self._holders.values() if hold.worker == worker]
         for hold in holds:
             self.release(hold, done=False, whole=True)
+        with self._mutex:
+            self._grant()  # what an interrupted release has left undone
 
     def abort(self) -> None:
         with self._mutex:
@@ -272,59 +276,72 @@ class _FairLock:
         )
 
     def _wait(self, waiter: _Waiter) -> None:
-        try:
-            if self._observer is not None:
-                self._observer("wait", self.name, waiter.worker)
-            waiter.wake.acquire()
-        except BaseException:  # an interrupt, or the observer's own
-            with self._mutex:
-                if waiter in self._queue:
-                    self._queue.remove(waiter)
-                    self._grant()  # it may have been all that kept those behind it from sharing
-                else:
-                    self._forget(waiter.joined or waiter)
-            raise
+        if self._observer is not None:
+            self._observer("wait", self.name, waiter.worker)
+        waiter.wake.acquire()
         if not waiter.depth and waiter.joined is None:
             raise StrategyAborted(f"{waiter.worker} was waiting for the {self.name} lock")
 
-    def _forget(self, hold: _Hold) -> None:
-        """Takes back a hold whose region will not be entered."""
+    def _give_up(self, hold: _Hold) -> None:
+        """Takes back a hold whose region will not be entered, or a place in the queue."""
         with self._mutex:
+            if isinstance(hold, _Waiter):
+                if hold in self._queue and self._holders.get(hold.owner) is not hold:
+                    self._queue.remove(hold)
+                    self._grant()  # it may have been all that kept those behind it from sharing
+                    return
+                hold = hold.joined or hold
             if self._holders.get(hold.owner) is hold:
                 hold.depth -= 1
                 if hold.depth <= 0:
                     self._remove(hold, done=False)
 
-    # The rest is called under the mutex.
+    # The rest is called under the mutex. An interrupt may end it between any two of its stores, so each store leaves what
+    # the next call of `_grant` can finish.
+
+    @property
+    def _exclusive(self) -> bool:
+        """Whether there is an exclusive holder, which is then the only one."""
+        return any(hold.exclusive for hold in self._holders.values())
 
     def _remove(self, hold: _Hold, done: bool) -> None:
+        if hold.exclusive and done and hold.key is not None:
+            self._known.add(hold.key)  # first: a key's own comparison may raise
+        if self._queue and self._queue[0] is hold:
+            self._queue.popleft()
         del self._holders[hold.owner]
-        if hold.exclusive:
-            self._exclusive = False
-            if done and hold.key is not None:
-                self._known.add(hold.key)
         if self._queue:
             self._grant()
 
     def _grant(self) -> None:
         """Hands the lock to the head of the queue, then to those behind it that can share it."""
-        while self._queue and not self._exclusive:
+        while self._queue:
             head = self._queue[0]
-            shared = head.key in self._known  # perhaps only since it began to wait
-            if self._holders and not shared:
-                return
-            self._queue.popleft()
-            head.depth, head.exclusive = 1, not shared
-            self._exclusive = not shared
-            self._holders[head.owner] = head
-            head.wake.release()
+            if self._holders.get(head.owner) is not head:  # else an interrupt came between, and the rest is to be done
+                if self._exclusive:
+                    return
+                shared = self._knows(head.key)  # perhaps only since it began to wait
+                if self._holders and not shared:
+                    return
+                head.depth, head.exclusive = 1, not shared
+                self._holders[head.owner] = head
             # Other threads of the same owner are inside its hold from now on. Left in the queue, they would
             # wait for a thread that may be waiting for them.
-            for sibling in [waiter for waiter in self._queue if waiter.owner == head.owner]:
-                self._queue.remove(sibling)
+            for sibling in [waiter for waiter in self._queue if waiter.owner == head.owner and waiter is not head]:
                 sibling.joined = head
                 head.depth += 1
+                self._queue.remove(sibling)
                 sibling.wake.release()
+            if head.wake.locked():
+                head.wake.release()
+            self._queue.popleft()
+
+    def _knows(self, key: Hashable) -> bool:
+        """In the name of another thread, which is to get the error of its key's comparison, if any: then it is not known."""
+        try:
+            return key in self._known
+        except Exception:  # noqa: BLE001
+            return False
 
 
 class _Barrier:
