@@ -1,4 +1,7 @@
-"""Find out why multi-threaded ``torch.compile`` training breaks, and which lock strategy is safe."""
+"""Find out why multi-threaded ``torch.compile`` training breaks, and which lock strategy is safe.
+
+PYTEST_DONT_REWRITE: under `harness watch` this is imported before pytest, which else warns that it is.
+"""
 
 from __future__ import annotations
 

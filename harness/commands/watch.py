@@ -76,7 +76,7 @@ def watch(
         written = str(write_report(result.run_dir))
     except (UserError, OSError) as error:  # the program has run: its exit code counts, not our page
         written = f"no report: {error}"
-    text = summary(result.rows, result.notes, written, quiet=quiet)
+    text = summary(result.rows, result.notes, written, quiet=quiet, run=str(result.run_dir))
     if text:
         tell(text)
     end_like(result.status, killed_by_us=result.killed)

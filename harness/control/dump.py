@@ -14,7 +14,7 @@ from harness.analysis.odd_rank import Odd, odd_ranks
 from harness.control.process_memory import open_memory
 from harness.control.process_record import Record, read_record
 from harness.control.process_stacks import NoStacks, Run, Stacks, reader, take
-from harness.control.processes import Process, below, find
+from harness.control.processes import Process, below, find, python_below
 from harness.core.errors import UserError
 from harness.core.stuck.diagnose import diagnose
 from harness.core.stuck.views import Diagnosis, ThreadView
@@ -66,7 +66,8 @@ def dump_process(pid: int, *, native: bool, timeout_s: float, run: Run | None = 
     process = find(pid)
     found = dump_found(process, native=native, timeout_s=timeout_s, run=run)
     if found.failed:
-        raise UserError(f"process {pid} ({process.command[:80]}): {found.note}")
+        hint = "" if process.python else python_below(pid)
+        raise UserError(f"process {pid} ({process.command[:80]}): {found.note}{hint and f'; {hint}'}")
     return found
 
 

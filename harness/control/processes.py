@@ -80,6 +80,16 @@ def below(pid: int) -> list[Process]:
     return [one for one in map(look, (pid, *descendants(pid))) if one is not None]
 
 
+def python_below(pid: int) -> str:
+    """`7 (python train.py), below it, is one: harness dump 7, or harness dump --tree 5`; "" where none is."""
+    found = [one for one in below(pid)[1:] if one.python and one.state not in ("Z", "X")]
+    if not found:
+        return ""
+    first, more = found[0], len(found) - 1
+    which = f"{first.pid} ({first.command[:60]}), below it, is one" + (f", and {more} more" if more else "")
+    return f"{which}: harness dump {first.pid}, or harness dump --tree {pid}"
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below `pid` (Linux; none elsewhere), parents before their children."""
     if not PROC.exists():

@@ -213,7 +213,7 @@ def point_latest(folder: Path, reports: Path = Path("reports")) -> str:
 
 def _write_atomically(path: Path, text: str) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(fresh, "w", encoding="utf-8", newline="") as stream:
+    with open(fresh, "w", encoding="utf-8", errors="backslashreplace", newline="") as stream:  # names that are no text
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -80,18 +80,19 @@ def watch(options: WatchOptions, display: Display, say: Callable[[str], None]) -
     if is_run_folder(path):
         raise RunFolderError(f"{path} already holds a run: choose another folder with --out")
     follow = command.launcher if options.follow is None else options.follow
+    before = {entry.name for entry in path.iterdir()} if path.is_dir() else None
     with open_run(path, resume=False) as folder:
         try:
             start = Start(path, follow=follow, hang_timeout_s=options.hang_timeout_s, live=options.live)
         except OSError as error:
-            shutil.rmtree(path, ignore_errors=True)
+            _undo(path, before)
             raise UserError(f"no room for what starts a watch: {error}; set TMPDIR to another folder") from error
         begun = datetime.now(UTC)
         try:
             try:
                 program = Program(command.words, start.environment())
             except BaseException:
-                shutil.rmtree(path)  # nothing ran, so there is nothing to keep
+                _undo(path, before)  # nothing ran, so there is nothing to keep
                 raise
             result = _attend(program, folder, options, display, say)
             result.notes += _notes(start, result)
@@ -103,6 +104,20 @@ def watch(options: WatchOptions, display: Display, say: Callable[[str], None]) -
     if note:
         result.notes.append(note)
     return result
+
+
+def _undo(path: Path, before: set[str] | None) -> None:
+    """Remove what the watch put into a folder that held `before`; the whole folder where there was none."""
+    if before is None:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for entry in list(path.iterdir()):
+        if entry.name in before:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
 
 
 def _attend(

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 from harness.core.errors import UserError
 
 from .evidence import PYSPY_SECONDS, STACKS, pyspy_dump
+from .watch_hazards import words
 from .watch_program import Program
 from .watch_rows import HANG, Process
 
 if TYPE_CHECKING:
-    from harness.analysis.explain import Match
-
     from .dump import ProcessDump
 
 SLACK_S = 2.0  # beyond the timeout, for a watchdog that cannot look
@@ -85,7 +84,7 @@ class HangWatch:
         pyspy_dump(process.pid, process.folder)
         dump = dump or _dump(process)
         if dump is not None:
-            hang.hazards = [_words(match) for match in dump.hazards]
+            hang.hazards = [words(match) for match in dump.hazards]
         for hazard in hang.hazards:
             self._say(hazard)
         self._say(f"stacks of all threads: {process.folder / STACKS}")
@@ -113,7 +112,3 @@ def _dump(process: Process) -> ProcessDump | None:
         with open(process.folder / STACKS, "a", encoding="utf-8") as file:
             file.write(f"=== from outside: {missing}\n")
     return found
-
-
-def _words(match: Match) -> str:
-    return f"this is {match.hazard.id}: {match.hazard.title}; remedy: {match.hazard.remedy}"

@@ -16,6 +16,7 @@ from harness.core.scenario import Scenario
 from .request import Row, TrialRequest
 from .rows import Ending, last_events, trial_row
 from .rundir import TRIALS
+from .watch_hazards import HAZARD, named
 
 PROCESS = "process.json"
 HANG = "hang.json"
@@ -103,7 +104,8 @@ def signals(found: Sequence[Process]) -> dict[int, str]:
 
 def scenario_of(program: str) -> Scenario:
     """The scenario under which a watched program is counted: its name, and nothing else is known of it."""
-    return Scenario(workload=f"watch:{program}")
+    shown = "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in program).strip()
+    return Scenario(workload=f"watch:{shown or 'program'}")
 
 
 def process_row(
@@ -155,7 +157,8 @@ def process_row(
     row["outcomes"] = labels or [OK]
     row["outcome"] = primary(row["outcomes"])
     row["reason"] = reason
-    row["problems"] = [*row.get("problems", []), *({"label": "hazard", "text": text} for text in hazards)]
+    row["problems"] = [*row.get("problems", []), *({"label": HAZARD, "text": text, "of": "hang"} for text in hazards)]
+    row["problems"] += [vars(one) for one in named(row)]
     if (process.folder / UNWRITTEN).exists():
         row["problems"].append({"label": "watch", "text": f"its account could not be written: see {UNWRITTEN}"})
     if row["outcome"] not in (OK, *INCOMPLETE) or "hang" in labels or "deadlock" in labels:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.control.results import read_rows
+from harness.control.watch_hazards import HAZARD
 from harness.core.errors import RunFolderError
 from harness.report import facts
 from harness.report.answer import Answer
@@ -15,7 +16,7 @@ from harness.report.evidence import Budget, Shower
 from harness.report.page import Evidence
 from harness.report.rundata import RunData
 from harness.report.text import one_line
-from harness.report.watched import Told, head, told
+from harness.report.watched import Told, explain_commands, head, told
 from harness.report.wording import plural
 
 KIND = "watch"
@@ -98,6 +99,7 @@ def build_watch_page(data: RunData) -> WatchPage:
         environment=tuple(facts.environment_table(data.environment)),
         commands=(
             ("This watch was made by", facts.typed(data.environment)),
+            *(("Look for its hazard", command) for command in explain_commands(rows, data.run_dir)),
             ("Make this page again", f"harness report {data.run_dir}"),
         ),
         how_to_read=HOW_TO_READ,
@@ -128,6 +130,8 @@ def _answer(rows: list[dict[str, Any]], views: list[ProcessView]) -> Answer:
     if not rows:
         return Answer("incomplete", "Nothing was watched.", "No Python process of the program took the watch.")
     if wrong:
-        more = f"{plural(len(wrong) - 1, 'further finding')} below." if len(wrong) > 1 else ""
-        return Answer("unsafe", f"{one_line(wrong[0].text, 300)}.", more)
+        findings = [one for one in wrong if one.topic != HAZARD]
+        hazard = next((f"{one.text[0].upper()}{one.text[1:].rstrip('.')}." for one in wrong[1:2] if one.topic == HAZARD), "")
+        more = f"{plural(len(findings) - 1, 'further finding')} below." if len(findings) > 1 else ""
+        return Answer("unsafe", f"{one_line(wrong[0].text, 300)}.", f"{hazard} {more}".strip())
     return Answer("undecided", "Nothing wrong was seen.", head(rows))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.control.watch_hazards import HAZARD
 from harness.core.outcome import OK
 from harness.report.text import one_line
 from harness.report.wording import plural
 
 MOST_IN_PARAGRAPH = 6
 MOST_FACTS = 3
+MOST_EXPLAINED = 3
 COLUMNS = 80
 MOST_REASONS = 20
 LONGEST = 400
+LONGEST_HAZARD = 700
 LONG_WAIT_S = 0.1
+GUARDS_HELD = "runtime guards failed even though they passed"
+"""Of `torch._dynamo.guards`, torch 2.11 to 2.14: it found no entry with a guard that fails, and asks for a bug report."""
 
 Row = Mapping[str, Any]
 
@@ -33,32 +40,57 @@ class Told:
 def told(row: Row) -> list[Told]:
     """All that is to be said of one process, what is wrong first."""
     facts = row.get("facts") or {}
+    problems = row.get("problems") or ()
     found = [*_stuck(row, facts), *_collisions(row), *_errors(row), *_dense(row, facts)]
-    found += [Told(True, str(problem["label"]), str(problem["text"])) for problem in row.get("problems") or ()]
+    found += [Told(True, str(one["label"]), str(one["text"])) for one in problems if one["label"] != HAZARD]
     found += [*_settings(facts), *_leaks(row), *_compiles(row, facts), *_waits(row), *_unseen(row, facts)]
-    return sorted(found, key=lambda one: not one.wrong)
+    found.sort(key=lambda one: not one.wrong)
+    for one in reversed([one for one in problems if one["label"] == HAZARD]):
+        of = ("hang", "deadlock") if one.get("of", "hang") == "hang" else (one["of"],)
+        last = max((number for number, each in enumerate(found) if each.wrong and each.topic in of), default=-1)
+        found.insert(last + 1, Told(True, HAZARD, str(one["text"])))
+    return found
 
 
-def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: bool) -> str:
+def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: bool, run: str = "") -> str:
     """What ends a watch, each finding on a line of its own, folded at 80 columns.
 
-    "" when nothing was found and nobody wants to hear that.
+    "" when nothing was found and nobody wants to hear that. `run`: the run folder, for commands to copy.
     """
     sentences = [(row, one) for row in rows for one in told(row)]
-    wrong = [_of(rows, row, one) for row, one in sentences if one.wrong]
+    found = [(row, one) for row, one in sentences if one.wrong]
+    shown = [number for number, (_, one) in enumerate(found) if one.topic != HAZARD]
+    end = shown[MOST_IN_PARAGRAPH] if len(shown) > MOST_IN_PARAGRAPH else len(found)
+    wrong = [_of(rows, row, one) for row, one in found[:end]]
     if quiet and not wrong and not notes:
         return ""
     said: list[str] = []  # of what nobody looked at nothing can be said, not even that it is well
     if wrong:
-        more = len(wrong) - MOST_IN_PARAGRAPH
-        said = wrong[:MOST_IN_PARAGRAPH] + ([f"and {more} more"] if more > 0 else [])
+        more = len(shown) - MOST_IN_PARAGRAPH
+        said = wrong + ([f"and {more} more"] if more > 0 else [])
     elif rows:
         facts = [_of(rows, row, one) for row, one in sentences if one.topic not in ("torch", "region")]
         said = ["Nothing wrong was seen", *facts[:MOST_FACTS]]
     lines = _lines(f"harness watch: {head(rows)}", "")
     for text in (*said, *(f"Note: {note}" for note in notes)):
         lines += _lines(f"{text.rstrip('.')}.", "  ")
-    return "\n".join([*lines, f"  Report: {written}"])  # in one piece, however long: it is there to be copied
+    explained = [f"  Explain: {command}" for command in explain_commands(rows, run)] if run else []
+    # In one piece, however long: they are there to be copied.
+    return "\n".join([*lines, *explained, f"  Report: {written}"])
+
+
+def explain_commands(rows: Sequence[Row], run: str) -> list[str]:
+    """`harness explain RUN/trials/process-N` for processes with an error of which no hazard is named for certain."""
+    folders = [f"{run}/trials/{row['trial']}" for row in rows if _unexplained(row)]
+    return [f"harness explain {shlex.quote(folder)}" for folder in folders[:MOST_EXPLAINED]]
+
+
+def _unexplained(row: Row) -> bool:
+    problems = row.get("problems") or ()
+    named = {one.get("of", "hang") for one in problems if one["label"] == HAZARD and str(one["text"]).startswith("this is ")}
+    kinds = {str(error["label"]) for error in row["errors"] if not error["consequence"]}
+    kinds |= {"dense"} & set(row["outcomes"])
+    return bool(kinds - named)
 
 
 def _lines(text: str, indent: str) -> list[str]:
@@ -95,7 +127,7 @@ def _ended(exit_: Mapping[str, Any]) -> str:
 
 
 def _of(rows: Sequence[Row], row: Row, one: Told) -> str:
-    text = one_line(one.text, LONGEST)
+    text = one_line(one.text, LONGEST_HAZARD if one.topic == HAZARD else LONGEST)
     return text if len(rows) == 1 else f"{row['trial']}: {text}"
 
 
@@ -127,7 +159,7 @@ def _collisions(row: Row) -> list[Told]:
 
 
 def _region(part: Mapping[str, Any]) -> str:
-    return f" in {part['region']}" if part.get("region") else ""
+    return f" in {part['region']}" if part.get("region") not in (None, "", "?") else ""
 
 
 def _errors(row: Row) -> list[Told]:
@@ -138,10 +170,18 @@ def _errors(row: Row) -> list[Told]:
     found = []
     for errors in kinds.values():
         first = errors[0]
-        times = f", {len(errors)} times" if len(errors) > 1 else ""
-        text = f"{first['label']} in {first['worker']}{times}: {first['type']}: {one_line(first['message'], 200)}"
+        text = f"{first['label']} in {_workers(errors)}: {first['type']}: {one_line(first['message'], 200)}"
         found.append(Told(True, first["label"], text))
     return found
+
+
+def _workers(errors: Sequence[Mapping[str, Any]]) -> str:
+    """`trainer-0`, `trainer-0 in forward, 2 times`, or `trainer-0 1, trainer-1 1`."""
+    counts = Counter(f"{error['worker']}{_region(error)}" for error in errors)
+    if len(counts) > 1:
+        return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    ((name, count),) = counts.items()
+    return f"{name}, {count:,} times" if count > 1 else name
 
 
 def _dense(row: Row, facts: Mapping[str, Any]) -> list[Told]:
@@ -183,11 +223,26 @@ def _compiles(row: Row, facts: Mapping[str, Any]) -> list[Told]:
     reasons = facts.get("recompiles") or ()
     for one in reasons[:MOST_REASONS]:
         times = f" ({one['count']} times)" if one["count"] > 1 else ""
-        found.append(Told(False, "recompile", f"{one['worker']} compiled {one['function']} again{times}: {one['reason']}"))
+        text = f"{one['worker']} compiled {one['function']} again{times}: {_reason(one, reasons)}"
+        found.append(Told(False, "recompile", text))
     more = len(reasons) - MOST_REASONS + int(facts.get("recompiles_more") or 0)
     if more > 0:
         found.append(Told(False, "recompile", f"{plural(more, 'further reason')} to compile again in result.json"))
     return found
+
+
+def _reason(one: Mapping[str, Any], reasons: Sequence[Mapping[str, Any]]) -> str:
+    """The guard that failed, in torch's words, unless these only say that it found none and took itself to be at fault."""
+    if GUARDS_HELD not in str(one["reason"]):
+        return str(one["reason"])
+    others = list(dict.fromkeys(
+        each["worker"] for each in reasons if each["function"] == one["function"] and each["worker"] != one["worker"]
+    ))  # fmt: skip
+    also = f"; {' and '.join(others)} compiled it again, too" if others else ""
+    return (
+        "a guard had failed, and all held when torch asked which: another thread changed what they look at meanwhile, or "
+        f"models in several threads share this code{also}"
+    )
 
 
 def _waits(row: Row) -> list[Told]:

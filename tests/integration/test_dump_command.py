@@ -140,6 +140,26 @@ def test_a_process_that_is_no_python_is_said_so(capsys: pytest.CaptureFixture[st
         process.wait()
 
 
+def test_the_python_below_a_wrapper_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(BUSY.replace('print("ready"', 'import os; print(os.getpid()'))
+    words = ["timeout", "120", sys.executable, str(path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        child = int(process.stdout.readline())
+        code, _, err = run(capsys, str(process.pid))
+    finally:
+        os.kill(process.pid, 15)  # it passes it on: it has a group of its own, which the child is in
+        process.wait(30)
+        process.stdout.close()
+    assert code == 2
+    (line,) = err.strip().splitlines()
+    assert "it is no Python process" in line
+    assert f"; {child} (" in line
+    assert line.endswith(f"harness dump {child}, or harness dump --tree {process.pid}")
+
+
 def test_a_process_that_has_ended_and_was_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from watch_support import LIMIT_S, PROGRAMS, ROOT, environment, plainly, watch, watching
 
+from harness.hazards import find
+
 PLAIN, HOOKS, FORKS = (str(PROGRAMS / f"{name}.py") for name in ("plain", "hooks", "forks"))
 SUDDEN, ASYNCS = (str(PROGRAMS / f"{name}.py") for name in ("sudden", "asyncs"))
 
@@ -259,6 +261,20 @@ def test_what_threads_did_to_each_other_in_torch(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "expected 2, actual 3" in page
     assert "ran dense" in page
+
+
+def test_an_error_is_named_with_its_hazard_and_remedy(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, str(PROGRAMS / "annotated.py"))
+    row = done.row
+    minor = tuple(int(part) for part in row["torch"].split(".")[:2])
+    if minor < (2, 13):
+        pytest.skip("create_block_mask annotates from torch 2.13 on")
+    lines = [line.strip() for line in done.err[done.err.index("harness watch: ") :].splitlines()]
+    assert lines[1] == "graph_corrupt in trainer-0 1, trainer-1 1: KeyError: 'custom'."
+    said = " ".join(lines[2:])
+    assert said.startswith("this is annotate-collision: ")
+    assert f"remedy: {find('annotate-collision').remedy}" in said
+    assert "This is annotate-collision: " in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
 def test_a_program_that_replaces_parts_of_torch_for_good(tmp_path: Path) -> None:

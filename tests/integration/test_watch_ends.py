@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -146,3 +147,41 @@ def test_a_watch_is_begun_when_the_program_begins(tmp_path: Path) -> None:
     created = json.loads((done.run / "environment.json").read_text())["created"]
     began = json.loads((done.run / "trials" / done.row["trial"] / "process.json").read_text())["began"]
     assert datetime.fromisoformat(created).timestamp() <= began
+
+
+def test_a_folder_of_the_users_keeps_what_is_in_it_when_nothing_can_start(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "notes").mkdir(parents=True)
+    (mine / "thesis.txt").write_text("precious")
+    (tmp_path / "run.sh").write_text("echo hi\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    for out in (mine, tmp_path / "fresh"):
+        done = watch(out, "./run.sh", cwd=tmp_path)
+        assert done.code == 2, done.err
+        assert done.err.startswith("error: ")
+    assert sorted(entry.name for entry in mine.iterdir()) == ["notes", "thesis.txt"]
+    assert not (tmp_path / "fresh").exists()
+
+
+@pytest.mark.parametrize("name", ["tab\t.py", "line\nbreak.py", " .py", os.fsdecode(b"latin\xe9.py")])
+def test_a_name_that_is_no_text_costs_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("raise SystemExit(5)\n")
+    done = watch(tmp_path / "run", sys.executable, name, os.fsdecode(b"\xff\xfe"))
+    assert done.code == 5, done.err
+    assert "Traceback" not in done.err
+    assert len(done.rows) == 1
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["kind"] == "watch"
+
+
+def test_what_ends_a_process_can_still_be_pickled(tmp_path: Path) -> None:
+    each = "assert all(pickle.loads(pickle.dumps(f)) is f for f in (os._exit, os.execv, os.execve))"
+    text = f"import os, pickle; {each}; os._exit(6)"
+    done = watch(tmp_path / "run", sys.executable, "-c", text)
+    assert done.code == 6, done.err
+
+
+def test_a_suite_whose_warnings_are_errors_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+    words = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_it.py")
+    done = watch(tmp_path / "run", sys.executable, *words)
+    assert done.code == 0, done.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.control.watch_live import LiveDisplay, render
 from harness.control.watch_rows import Process, process_row
+from harness.hazards import find
 from harness.report.html import write_report
 from harness.report.watched import summary, told
 
@@ -196,3 +198,146 @@ def test_the_page_of_a_watch_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("")
     (tmp_path / "environment.json").write_text(json.dumps({"schema": 1, "kind": "watch"}))
     assert "Nothing was watched." in write_report(tmp_path).read_text("utf-8")
+
+
+MASK_TRACEBACK = """Traceback (most recent call last):
+  File "/site-packages/torch/nn/attention/flex_attention.py", line 1100, in create_block_mask
+    with annotate({}):
+  File "/site-packages/torch/fx/traceback.py", line 200, in annotate
+    del current_meta["custom"]
+KeyError: 'custom'
+"""
+
+
+def mask_error(worker: str, **more: Any) -> dict[str, Any]:
+    return {
+        "label": "graph_corrupt", "type": "KeyError", "message": "'custom'", "fingerprint": "f", "worker": worker,
+        "thread": worker, "region": "", "step": None, "traceback": MASK_TRACEBACK, "consequence": False, **more,
+    }  # fmt: skip
+
+
+def test_an_error_names_its_hazard_with_the_remedy_after_it(tmp_path: Path) -> None:
+    errors = [mask_error("trainer-0"), mask_error("trainer-1")]
+    found = row(tmp_path, errors=errors, outcomes=["graph_corrupt"], outcome="graph_corrupt")
+    wrong = [one for one in told(found) if one.wrong]
+    assert [one.topic for one in wrong] == ["graph_corrupt", "hazard"]
+    assert wrong[0].text == "graph_corrupt in trainer-0 1, trainer-1 1: KeyError: 'custom'"
+    remedy = find("annotate-collision").remedy
+    title = find("annotate-collision").title
+    assert wrong[1].text == f"this is annotate-collision: {title}; remedy: {remedy}"
+    text = summary([found], [], "r.html", quiet=False, run="runs/a b")
+    assert "harness explain" not in text
+    assert " ".join(remedy.rstrip(".").split()) in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_an_error_without_a_hazard_points_to_explain(tmp_path: Path) -> None:
+    error = mask_error("trainer-0", label="error", type="ValueError", message="of its own", traceback="")
+    found = row(tmp_path, errors=[error], outcomes=["error"], outcome="error")
+    assert [one.topic for one in told(found)] == ["error"]
+    text = summary([found], [], "r.html", quiet=False, run="runs/a b")
+    assert "  Explain: harness explain 'runs/a b/trials/process-1'\n  Report: r.html" in text
+
+
+def test_an_fx_error_names_its_hazard_and_no_unknown_region(tmp_path: Path) -> None:
+    error = mask_error(
+        "trainer-0", label="fx_error", type="RuntimeError", region="?", traceback="",
+        message="Detected that you are using FX to symbolically trace a dynamo-optimized function.",
+        tracers=[{"thread": "trainer-1", "worker": "trainer-1", "region": "?", "stack": ""}],
+    )  # fmt: skip
+    found = row(tmp_path, fx_errors=1, errors=[error], outcomes=["fx_error"], outcome="fx_error", torch="2.11.0")
+    collision, hazard = [one for one in told(found) if one.wrong]
+    assert "in ?" not in collision.text
+    assert hazard.text.startswith(("this is ", "this may be "))
+    assert "; remedy: " in hazard.text
+
+
+@pytest.mark.parametrize(
+    ("hazard", "means", "result"),
+    [
+        (
+            "rng-rewind",
+            "another thread draws the same numbers again",
+            {
+                "problems": [
+                    {
+                        "label": "state_leak",
+                        "text": "the state of torch's random generator changed while trainer-1 compiled; "
+                        "the compile put the old state back (3 times)",
+                    }
+                ]
+            },
+        ),
+        (
+            "compiling-leak",
+            "another thread takes the branch that is meant for traced code",
+            {"workers": {"a": {"counts": {"is_compiling_leaks": 4}}}},
+        ),
+    ],
+)
+def test_leaked_state_says_what_it_means(tmp_path: Path, hazard: str, means: str, result: dict[str, Any]) -> None:
+    found = row(tmp_path, outcomes=["state_leak"], outcome="state_leak", **result)
+    leak, named = [one for one in told(found) if one.wrong]
+    assert leak.topic == "state_leak"
+    entry = find(hazard)
+    assert named.text.startswith(f"this is {hazard}: {entry.title} ({means}")
+    assert named.text.endswith(f"; remedy: {entry.remedy}")
+
+
+def test_hazards_do_not_push_findings_out_and_stay_beside_theirs(tmp_path: Path) -> None:
+    leaks = [{"label": "state_leak", "text": f"finding {number}"} for number in range(7)]
+    errors = [mask_error("trainer-0")]
+    found = row(tmp_path, problems=leaks, errors=errors, outcomes=["graph_corrupt"], outcome="graph_corrupt")
+    assert [one.topic for one in told(found)][:3] == ["graph_corrupt", "hazard", "state_leak"]
+    text = summary([found], [], "r.html", quiet=False)
+    assert "finding 4." in text
+    assert "finding 5." not in text
+    assert "and 2 more." in text
+
+
+def test_a_hazard_that_a_hang_has_is_not_named_again(tmp_path: Path) -> None:
+    base = row(tmp_path, errors=[mask_error("a")], outcomes=["hang"], outcome="hang")
+    text = base["problems"][0]["text"]
+    found = process_row(
+        process(tmp_path / "process-1"), program="train.py", status=0, killed=False, hazards=[text]
+    )
+    assert [problem["text"] for problem in found["problems"]] == [text]
+
+
+def test_a_reason_that_dynamo_did_not_find_is_not_passed_on(tmp_path: Path) -> None:
+    reason = (
+        "0/0: Unexpected recompilation: runtime guards failed even though they passed during recompilation-reason "
+        "analysis. Please open an issue with a minimal repro: https://github.com/pytorch/pytorch"
+    )
+    reasons = [
+        {"worker": name, "function": "f (x.py:1)", "reason": said, "count": 1}
+        for name, said in (("a", reason), ("b", "size mismatch"))
+    ]
+    facts = {"torch_imported": True, "recompiles": reasons}
+    text = "\n".join(one.text for one in told(row(tmp_path, facts=facts, compiles=2)))
+    assert "open an issue" not in text
+    assert "a compiled f (x.py:1) again: a guard had failed, and all held when torch asked which" in text
+    assert "; b compiled it again, too" in text
+    assert "b compiled f (x.py:1) again: size mismatch" in text
+
+
+def test_the_page_has_the_hazard_in_its_answer(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "trials").mkdir(parents=True)
+    errors = [mask_error("trainer-0"), mask_error("trainer-0", label="error", fingerprint="g", traceback="", type="ValueError")]
+    found = row(run / "trials", errors=errors, outcomes=["graph_corrupt"], outcome="graph_corrupt")
+    (run / "results.jsonl").write_text(json.dumps(found) + "\n")
+    (run / "environment.json").write_text(json.dumps({"schema": 1, "kind": "watch"}))
+    page = write_report(run).read_text("utf-8")
+    assert "<p>This is annotate-collision: a block mask is built while another thread compiles; remedy: " in page
+    assert "1 further finding below.</p>" in page
+    assert f"harness explain {run}/trials/process-1" in re.sub(r"</?span>", "", page)
+
+
+@pytest.mark.parametrize(("dense", "named"), [("a", True), ("MainThread", False)])
+def test_settings_of_a_thread_explain_only_its_own_dense_calls(tmp_path: Path, dense: str, named: bool) -> None:
+    facts = {"torch_imported": True, "settings": {"a": {"recompile_limit": {"here": 64, "there": 8}}}}
+    workers = {name: {"dense_calls": int(name == dense)} for name in ("a", "MainThread")}
+    found = row(tmp_path, workers=workers, facts=facts, dense_calls=1, outcomes=["dense"], outcome="dense")
+    text = " ".join(one.text for one in told(found))
+    assert ("this is dense-by-thread-config" in text) == named

@@ -104,6 +104,7 @@ def see_sudden_ends(ending: Callable[[str], None]) -> None:
         ending("os._exit")
         leave(status)
 
+    _exit.__module__ = "os"  # where it is found by name, as a pickle of it asks: `multiprocessing` sends such a target
     os._exit = _exit
     for name in _EXEC:
         setattr(os, name, _telling(getattr(os, name), ending))
@@ -115,6 +116,7 @@ def _telling(replace: Callable[..., Any], ending: Callable[[str], None]) -> Call
         ending("exec")
         return replace(*args, **kwargs)  # returns only by an exception, and the program goes on
 
+    execute.__module__ = "os"  # likewise
     return execute
 
 
