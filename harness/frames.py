@@ -16,6 +16,7 @@ from harness.core.errors import RunFolderError, nearest
 from harness.core.eventfile import LINES_NAME
 from harness.core.events import read_events
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+from harness.core.rowshape import fault, is_number, is_whole
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,6 +90,7 @@ EVENT_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column of an event frame → (dtype, meaning)."""
 
+_NEEDED = ("scenario_id", "scenario", "outcomes")
 _EVENT_KEYS = {"th": "thread", "id": "ident", "w": "worker", "k": "kind", "r": "region"}
 
 
@@ -110,11 +112,21 @@ class Events(Mapping[str, "DataFrame"]):
         self._trials = dict.fromkeys(trials)
 
     def __getitem__(self, trial: str) -> DataFrame:
-        """Empty for a trial that left no events. Raises KeyError for a trial that the run does not have."""
+        """Empty for a trial that left no events.
+
+        Raises KeyError for a trial that the run does not have, RunFolderError where its events are damaged.
+        """
         if trial not in self._trials:
             raise KeyError(f"{trial}: no such trial in {self._path}{nearest(trial, self._trials)}")
         log = self._path / TRIALS / trial / LINES_NAME
-        return _frame((_event(event) for event in read_events(log)) if log.exists() else (), EVENT_COLUMNS)
+        return _frame(self._read(log) if log.exists() else (), EVENT_COLUMNS)
+
+    @staticmethod
+    def _read(log: Path) -> Iterator[dict[str, Any]]:
+        for number, event in enumerate(read_events(log), 1):
+            if wrong := _wrong_event(event):
+                raise RunFolderError(f"{log}: event {number}: {wrong}; was the file edited?")
+            yield _event(event)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._trials)
@@ -144,6 +156,8 @@ def load_run(run_dir: str | Path) -> Run:
     trials: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
     for row in read_rows(path):
+        if wrong := fault(row, _NEEDED, nulls=True):
+            raise RunFolderError(f"{path / RESULTS}: trial {row['trial']}: {wrong}; move its line out of the file")
         trials.append(trial_record(row))
         errors += [_error(row, error) for error in row.get("errors") or ()]
     return Run(
@@ -168,9 +182,15 @@ def _frame(records: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str
 
     def values(name: str, dtype: str) -> list[Any]:
         missing = empty.get(dtype)
-        return [missing if (value := record.get(name)) is None else value for record in found]
+        cells = (record.get(name) for record in found)
+        return [missing if value is None else _writable(value) if dtype == TEXT else value for value in cells]
 
     return pd.DataFrame({name: pd.Series(values(name, dtype), dtype=dtype) for name, (dtype, _) in columns.items()})
+
+
+def _writable(value: object) -> str:
+    """As text. Half a character, from a file's name that is no UTF-8, is escaped: pandas does not take it."""
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def trial_record(row: Row) -> dict[str, Any]:
@@ -178,7 +198,7 @@ def trial_record(row: Row) -> dict[str, Any]:
     labels = list(row["outcomes"])
     errors = row.get("errors") or ()
     ended = row.get("exit") or {}
-    causes = [str(error["fingerprint"]) for error in errors if not error.get("consequence")]
+    causes = [str(error.get("fingerprint") or "") for error in errors if not error.get("consequence")]
     return {
         **{name: row.get(name) for name in TRIAL_COLUMNS},
         **{axis.name: row["scenario"].get(axis.name, axis.default) for axis in AXES},
@@ -211,3 +231,20 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     known = {_EVENT_KEYS.get(key, key): value for key, value in event.items() if key != "t"}
     more = {key: value for key, value in known.items() if key not in EVENT_COLUMNS}
     return {**known, "t_s": event["t"] / 1e9, "more": more}
+
+
+def _wrong_event(event: Mapping[str, Any]) -> str:
+    """What keeps an event out of a frame, in words; "" when nothing does."""
+    if not is_number(event.get("t")):
+        return '"t" is not a number'
+    for key, value in event.items():
+        dtype = EVENT_COLUMNS.get(_EVENT_KEYS.get(key, key), (ANY, ""))[0]
+        if value is None or dtype == ANY:
+            continue
+        if dtype in (WHOLE, MAYBE_WHOLE) and not is_whole(value):
+            return f'"{key}" is not a whole number'
+        if dtype == NUMBER and not is_number(value):
+            return f'"{key}" is not a number'
+        if dtype == TEXT and isinstance(value, (list, dict)):
+            return f'"{key}" is not a text'
+    return ""

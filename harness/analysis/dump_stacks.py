@@ -36,6 +36,11 @@ def slashes(path: str) -> str:
     return path.replace("\\", "/")
 
 
+def number(text: str | None, base: int = 10) -> int | None:
+    """A number of a line or a thread; None where there is none, or what stands there is too long to be one."""
+    return int(text, base) if text and len(text) <= 20 else None
+
+
 def thread_at(lines: Sequence[str], at: int) -> Found | None:
     """The thread whose header is line `at`; None when that is no header."""
     line = lines[at].strip()
@@ -49,7 +54,7 @@ def thread_at(lines: Sequence[str], at: int) -> Found | None:
         return _gdb(lines, at, None)
     if header := _STACK_OF.fullmatch(line):
         end, frames = printed_frames(lines, at + 1)
-        return end, DumpThread(header["name"], int(header["ident"]), frames=frames, cut_outer=_rootless(frames))
+        return end, DumpThread(header["name"], number(header["ident"]), frames=frames, cut_outer=_rootless(frames))
     if _PRINTED.match(lines[at]):
         end, frames = printed_frames(lines, at + 1)
         return end, DumpThread(frames=frames, cut_outer=_rootless(frames))
@@ -60,7 +65,7 @@ def headless_at(lines: Sequence[str], at: int) -> Found | None:
     """A stack whose header was cut off: at least two frames as faulthandler or py-spy write them."""
     if _FAULT_FRAME.fullmatch(lines[at]):
         return _faulthandler(lines, at, None)
-    if at + 1 < len(lines) and all(_python_frame(lines[number]) for number in (at, at + 1)):
+    if at + 1 < len(lines) and all(_python_frame(lines[each]) for each in (at, at + 1)):
         return _pyspy(lines, at, None)
     return None
 
@@ -73,7 +78,7 @@ def printed_frames(lines: Sequence[str], at: int) -> tuple[int, tuple[Frame, ...
         frame = FRAME.fullmatch(lines[at])
         if frame:
             indent = len(frame["indent"])
-            frames.append(Frame((frame["function"] or "").strip(), slashes(frame["file"]), int(frame["line"])))
+            frames.append(Frame((frame["function"] or "").strip(), slashes(frame["file"]), number(frame["line"])))
         elif not frames or not lines[at].strip() or len(lines[at]) - len(lines[at].lstrip()) <= indent - 1:
             if not (frames and _CUT.fullmatch(lines[at])):
                 break
@@ -89,7 +94,7 @@ def _faulthandler(lines: Sequence[str], at: int, header: re.Match[str] | None) -
     while at < len(lines):
         frame = _FAULT_FRAME.fullmatch(lines[at])
         if frame:
-            line = int(frame["line"]) if frame["line"].isdigit() else None
+            line = None if "?" in frame["line"] else number(frame["line"])
             frames.append(Frame(frame["function"].strip(), slashes(frame["file"]), line))
         elif _CUT.fullmatch(lines[at]):
             cut_outer, cut_inner = cut_outer or bool(frames), cut_inner or not frames
@@ -101,7 +106,7 @@ def _faulthandler(lines: Sequence[str], at: int, header: re.Match[str] | None) -
         return at, DumpThread(frames=tuple(frames), cut_outer=True, cut_inner=True)
     return at, DumpThread(
         name=(header["name"] or "").strip(),
-        ident=int(header["ident"], 16),
+        ident=number(header["ident"], 16),
         state="current" if header["current"].startswith("Current") else "",
         frames=tuple(frames),
         cut_outer=cut_outer or _rootless(frames),
@@ -128,12 +133,12 @@ def _pyspy(lines: Sequence[str], at: int, header: re.Match[str] | None) -> Found
     frames.reverse()
     if header is None:
         return at, DumpThread(frames=tuple(frames), cut_outer=True, cut_inner=True)
-    number, other = (int(text, 0) if text else None for text in (header["number"], header["other"]))
+    first, other = (number(text, 16 if text and text[:2] == "0x" else 10) for text in (header["number"], header["other"]))
     is_ident = header["number"].startswith("0x")
     return at, DumpThread(
         name=header["name"] or "",
-        ident=number if is_ident else other,
-        native_id=other if is_ident else number,
+        ident=first if is_ident else other,
+        native_id=other if is_ident else first,
         state=header["state"],
         frames=tuple(frames),
         cut_outer=cut_outer or _rootless(frames),
@@ -150,9 +155,9 @@ def _pyspy_frame(line: str) -> Frame | None:
     while (at := text.rfind(" (", 0, at)) > 0:
         function, inside = text[:at], text[at + 2 : -1]
         if function.count("(") == function.count(")") and inside.count("(") == inside.count(")") and inside:
-            file, colon, number = inside.rpartition(":")
-            if colon and number.isdigit():
-                return Frame(function, slashes(file), int(number))
+            file, colon, line_number = inside.rpartition(":")
+            if colon and line_number.isdecimal():
+                return Frame(function, slashes(file), number(line_number))
             return Frame(function, slashes(inside))
     return None
 
@@ -170,7 +175,7 @@ def _gdb(lines: Sequence[str], at: int, header: re.Match[str] | None) -> Found:
     while at < len(lines):
         line = lines[at]
         if frame := FRAME.fullmatch(line):
-            frames.append(Frame((frame["function"] or "").strip(), slashes(frame["file"]), int(frame["line"])))
+            frames.append(Frame((frame["function"] or "").strip(), slashes(frame["file"]), number(frame["line"])))
         elif call := native.match(line):
             frames.append(Frame(call["function"], slashes(call["lib"] or call["at"] or "")))
         elif not (line.startswith("  ") or line.strip() == _GDB_BEGIN):
@@ -181,8 +186,8 @@ def _gdb(lines: Sequence[str], at: int, header: re.Match[str] | None) -> Found:
         return at, DumpThread(frames=tuple(frames), cut_outer=_rootless(frames))
     return at, DumpThread(
         name=header["name"] or "",
-        ident=int(header["ident"], 16) if header["ident"] else None,
-        native_id=int(header["lwp"]),
+        ident=number(header["ident"], 16),
+        native_id=number(header["lwp"]),
         frames=tuple(frames),
         cut_outer=_rootless(frames),
     )
@@ -195,23 +200,34 @@ def _rootless(frames: Sequence[Frame]) -> bool:
 
 
 def from_pyspy_json(document: Sequence[Mapping[str, Any]]) -> tuple[DumpThread, ...]:
-    """Of `py-spy dump --json`."""
-    processes = list(dict.fromkeys(thread.get("pid") for thread in document))
+    """Of `py-spy dump --json`. What is no number where one belongs counts as missing, what is no frame is passed over."""
+    pids = [_whole(thread.get("pid")) for thread in document]
+    processes = list(dict.fromkeys(pids))
     found = []
-    for thread in document:
+    for thread, pid in zip(document, pids, strict=True):
+        given = thread.get("frames")
         frames = tuple(
-            Frame(str(frame.get("name") or ""), slashes(str(frame.get("filename") or "")), frame.get("line") or None)
-            for frame in reversed(thread.get("frames") or ())
+            Frame(_text(frame.get("name")), slashes(_text(frame.get("filename"))), _whole(frame.get("line")) or None)
+            for frame in reversed(given if isinstance(given, list) else [])
+            if isinstance(frame, dict)
         )
         found.append(
             DumpThread(
-                name=thread.get("thread_name") or "",
-                ident=thread.get("thread_id"),
-                native_id=thread.get("os_thread_id"),
+                name=_text(thread.get("thread_name")),
+                ident=_whole(thread.get("thread_id")),
+                native_id=_whole(thread.get("os_thread_id")),
                 state=("active" if thread.get("active") else "idle") + ("+gil" if thread.get("owns_gil") else ""),
                 frames=frames,
                 cut_outer=_rootless(frames),
-                dump=processes.index(thread.get("pid")),
+                dump=processes.index(pid),
             )
         )
     return tuple(found)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import overload
 
-from harness.analysis.dump_stacks import FRAME, printed_frames, slashes, thread_at
+from harness.analysis.dump_stacks import FRAME, number, printed_frames, slashes, thread_at
 from harness.analysis.dump_values import ROOTS, Frame, Raised
 
 HEADER = re.compile(r"(?P<indent>\s*)(?:.*\b)?Traceback \(most recent call last\):\s*")
@@ -55,12 +55,12 @@ def _messages(body: Sequence[str], at: int, frames: tuple[Frame, ...], thread: s
     while at < len(body) and at - first < MOST_LINES and (at == first or not _ends_message(body, at)):
         at += 1
     found: list[Raised] = []
-    for number in range(first, at):
-        line = body[number].strip()
-        match = _RAISED.fullmatch(line) if number == first else _ALONE.fullmatch(line) if body[number][:1].strip() else None
+    for each in range(first, at):
+        line = body[each].strip()
+        match = _RAISED.fullmatch(line) if each == first else _ALONE.fullmatch(line) if body[each][:1].strip() else None
         if match is None:
             continue
-        message = "\n".join([match["message"] or "", *body[number + 1 : at]]).strip()
+        message = "\n".join([match["message"] or "", *body[each + 1 : at]]).strip()
         found.append(Raised(match["type"], message[:LONGEST_MESSAGE], frames, thread, cut))
     return at, found
 
@@ -122,9 +122,9 @@ def pytest_failures(lines: Sequence[str]) -> list[Raised]:
         elif place := _PYTEST_IN.fullmatch(line):
             if said:
                 flush()
-            frames.append(Frame(place["function"], slashes(place["file"]), int(place["line"])))
+            frames.append(Frame(place["function"], slashes(place["file"]), number(place["line"])))
         elif place := _PYTEST_AT.fullmatch(line):
-            frames.append(Frame(function, slashes(place["file"]), int(place["line"])))
+            frames.append(Frame(function, slashes(place["file"]), number(place["line"])))
             if said:
                 flush()
         elif head := _PYTEST_DEF.match(line):

@@ -53,7 +53,7 @@ def _pyspy_json(text: str) -> tuple[DumpThread, ...]:
         return ()
     try:
         document, _ = json.JSONDecoder().raw_decode(text, begin)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     if not (isinstance(document, list) and all(isinstance(thread, dict) and "frames" in thread for thread in document)):
         return ()

@@ -53,8 +53,8 @@ def fairness(
     pipelines: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
     software: tuple[Sequence[str], Sequence[str]],
 ) -> Fairness:
-    """Weigh two runs. `pipelines`: settings with their defaults, None where the matrix cannot be read; `software`: the
-    torch releases that the trials of either ran under.
+    """Weigh two runs. `pipelines`: settings, with their defaults where these are known, None where the matrix cannot be
+    read; `software`: the torch releases that the trials of either ran under.
     """
     refused, asked = [], []
     mine, theirs = pipelines
@@ -62,9 +62,9 @@ def fairness(
         asked.append("the matrix of one run cannot be read, so whether the pipelines are alike is not known")
     else:
         differing = [
-            f"{key} {_shown(mine.get(key))} → {_shown(theirs.get(key))}"
+            f"{key} {_setting(mine, key, theirs)} → {_setting(theirs, key, mine)}"
             for key in dict.fromkeys([*mine, *theirs])
-            if mine.get(key) != theirs.get(key)
+            if (key in mine) != (key in theirs) or mine.get(key) != theirs.get(key)
         ]
         if differing:
             refused.append(f"other pipeline settings: {', '.join(differing)}")
@@ -130,6 +130,15 @@ def _gpus(environment: Environment) -> str:
     listed = environment.get("gpus")
     names = [str(gpu.get("name", "?")) for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
     return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+
+
+def _setting(settings: Mapping[str, Any], key: str, others: Mapping[str, Any]) -> str:
+    """As the other's is told from it: `""` and one that is not there, or `5` and `"5"`, are never shown alike."""
+    if key not in settings:
+        return "not set"
+    value = settings[key]
+    alike = key in others and str(others[key]) == str(value)
+    return f'"{value}"' if value == "" or (alike and isinstance(value, str)) else str(value)
 
 
 def _shown(value: object) -> str:

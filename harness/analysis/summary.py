@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from harness.analysis.errors import ErrorGroup, add_errors
 from harness.analysis.intervals import CONFIDENCE, P_MIN, failure_rate_upper, trials_for_safe
+from harness.analysis.no_rate import why_no_rate
 from harness.analysis.stuck import StuckGroup, add_stuck
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 
@@ -24,7 +25,8 @@ class ScenarioSummary:
     `trials` counts what ran, `conclusive` those of them that say something of the subject: the bound and the
     verdict rest on these. `unavailable` names the probes that could not work in one of them. `outcomes`
     counts the trials that have a label, so a trial with two labels is in two counts. `startup_s` and
-    `tokens_per_s` are medians, in seconds and real tokens a second; None when nothing was measured.
+    `tokens_per_s` are medians, in seconds and real tokens a second; None when nothing was measured. `wall_s`: what all
+    trials took. `no_rate`: why a trial that ended well has no throughput, "" once one has.
     """
 
     id: str
@@ -44,6 +46,8 @@ class ScenarioSummary:
     reason: str
     unavailable: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...] = field(repr=False)
+    wall_s: float = 0.0
+    no_rate: str = ""
 
     @property
     def skipped(self) -> bool:
@@ -94,6 +98,8 @@ class Tally:
         self.startup: list[float] = []
         self.rates: list[float] = []
         self.reason = ""
+        self.walls: list[float] = []
+        self.no_rate = ""
         self.unavailable: dict[str, None] = {}
 
     def add(self, row: Row) -> None:
@@ -105,6 +111,8 @@ class Tally:
         _keep(self.startup, row.get("startup_s"))
         if row["outcome"] == "ok":
             _keep(self.rates, row.get("tokens_per_s"))
+            self.no_rate = self.no_rate or why_no_rate(row)
+        _keep(self.walls, row.get("wall_s"))
         self.reason = self.reason or str(row.get("reason") or "")
         self.unavailable.update(dict.fromkeys(probe for probe, _ in unavailable_probes(row)))
 
@@ -133,6 +141,8 @@ class Tally:
             reason=self.reason,
             unavailable=tuple(self.unavailable),
             labels=tuple(self.labels),
+            wall_s=sum(self.walls),
+            no_rate="" if self.rates else self.no_rate,
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+from harness.core.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +20,7 @@ def emit_report(show: Callable[[Console], None]) -> None:
     """
     from rich.console import Console
 
-    console = Console()
+    console = Console(file=_stdout())
     with console.capture() as captured:
         show(console)
     emit("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
@@ -27,11 +29,20 @@ def emit_report(show: Callable[[Console], None]) -> None:
 def emit(text: str) -> None:
     """Write to standard output.
 
-    A reader that has gone (`| head`) is no error, and no reason for another exit code.
+    A reader that has gone (`| head`) is no error, and no reason for another exit code. Raises UserError: it was closed
+    (`>&-`) before the start.
     """
+    out = _stdout()
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        out.write(text)
+        out.flush()
     except BrokenPipeError:
         # What is left in the buffer would raise once more when the interpreter closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _stdout() -> TextIO:
+    out: TextIO | None = sys.stdout  # None where it was closed
+    if out is None:
+        raise UserError("standard output is closed; leave it open, or send it to a file or /dev/null")
+    return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,32 +13,43 @@ from typing import Any
 from harness.analysis.dump_stacks import from_pyspy_json
 from harness.analysis.dump_values import waiting_for_locks
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
-from harness.control.find_trial import find_trial
+from harness.analysis.row_signs import Sign, signs
+from harness.control.find_trial import find_trial, only_trial
 from harness.core.errors import UserError
+from harness.core.jsontext import parse_json
 from harness.core.versions import parse_version
 
 LARGEST = 64 << 20
 """Bytes. Dumps of thousands of threads stay far below; what is larger is a log in which someone has to look first."""
 
+LONGEST_LOG = 4 << 20
+"""Bytes of a trial's output that are read."""
+
 _DUMP_HEAD = re.compile(r"^process \d+ \(.+\)", re.MULTILINE)
 _DUMP_STACK = re.compile(r"^  thread .+ \((?:stands still|computes|went on between two looks)(?:, .+)?\)$", re.MULTILINE)
 """What `harness dump` prints of a process, and above each of its stacks."""
 
-_RESULT, _STACKS = "result.json", "stacks.txt"
+_RESULT, _STACKS, _SPEC, _LOG = "result.json", "stacks.txt", "spec.json", "stdout.txt"
 
 
 @dataclass(frozen=True)
 class Source:
-    """`text`: all of it, for a message that stands in no form; `torch`: its version, where a trial says so."""
+    """`text`: all of it, for a message that stands in no form; `torch`: its version, where a trial says so.
+
+    `signs`: what rows tell that is neither an exception nor a stack.
+    """
 
     dump: Dump
     text: str
     torch: str = ""
+    signs: tuple[Sign, ...] = ()
 
 
 def read_source(name: str) -> Source:
     """Of a path, or "-" for standard input. Raises UserError: nothing there, empty, no text, too large, no trial."""
     if name == "-":
+        if sys.stdin is None:  # where it was closed
+            raise UserError("standard input is closed; give a file, or pipe the text in")
         return _from_text(_decode(sys.stdin.buffer.read(LARGEST + 1), "standard input"), "standard input")
     try:
         path = find_trial(Path(name))
@@ -91,10 +101,10 @@ def _documents(text: str) -> list[Mapping[str, Any]]:
     if not text.lstrip().startswith("{"):
         return []
     try:
-        documents = [json.loads(text)]
+        documents = [parse_json(text)]
     except ValueError:
         try:
-            documents = [json.loads(line) for line in text.splitlines() if line.strip()]
+            documents = [parse_json(line) for line in text.splitlines() if line.strip()]
         except ValueError:
             return []
     return [document for document in documents if isinstance(document, dict)]
@@ -122,17 +132,17 @@ def _from_process(process: Mapping[str, Any]) -> Source:
     return Source(Dump(threads), "", _version(process.get("torch")))
 
 
-def _from_row(row: Mapping[str, Any]) -> Source:
+def _from_row(row: Mapping[str, Any], log: str = "") -> Source:
     exceptions: list[Raised] = []
     for error in row["errors"]:
         if isinstance(error, dict):
             exceptions += raised_of(error)
-    return Source(Dump((), tuple(exceptions)), "", _version(row.get("torch")))
+    return Source(Dump((), tuple(exceptions)), "", _version(row.get("torch")), tuple(signs(row, log)))
 
 
 def raised_of(error: Mapping[str, Any]) -> list[Raised]:
     """The exceptions of one error of a row, each with the threads that traced meanwhile."""
-    meanwhile = _tracers(error.get("tracers") or ())
+    meanwhile = _tracers(error.get("tracers"))
     found = parse(str(error.get("traceback") or "")).exceptions
     if not found:
         found = (Raised(str(error.get("type") or ""), str(error.get("message") or "")),)
@@ -149,9 +159,9 @@ def _version(torch: object) -> str:
     return str(torch)
 
 
-def _tracers(tracers: Sequence[Any]) -> tuple[DumpThread, ...]:
+def _tracers(tracers: object) -> tuple[DumpThread, ...]:
     found = []
-    for tracer in tracers:
+    for tracer in tracers if isinstance(tracers, list) else ():
         if isinstance(tracer, dict):
             stacks = parse(f"Stack (most recent call last):\n{tracer.get('stack') or ''}").threads
             frames = stacks[0].frames if stacks else ()
@@ -160,24 +170,64 @@ def _tracers(tracers: Sequence[Any]) -> tuple[DumpThread, ...]:
 
 
 def _from_trial(folder: Path) -> Source:
-    parts: list[Source] = []
     result, stacks = folder / _RESULT, folder / _STACKS
-    if result.exists():
-        try:
-            row = json.loads(result.read_text("utf-8"))
-        except ValueError as error:
-            raise UserError(f"{result}: no JSON: {error}") from error
-        if isinstance(row, dict) and isinstance(row.get("errors"), list):
-            parts.append(_from_row(row))
-    if stacks.exists():
-        text = stacks.read_text("utf-8", "replace")
-        parts.append(Source(parse(text), text))
-    if not parts:
+    if not (result.exists() or stacks.exists()):
+        single = only_trial(folder)
+        if single is not None:
+            return _from_trial(single)
         inside = "; it is a run: name one of its trials/" if (folder / "results.jsonl").exists() else ""
         raise UserError(f"{folder}: no trial's folder: it has neither {_RESULT} nor {_STACKS}{inside}")
+    parts: list[Source] = []
+    row = _document(result) if result.exists() else {}
+    if isinstance(row.get("errors"), list):
+        parts.append(_from_row({"scenario": _scenario(folder), **row}, _log(folder)))
+    if stacks.exists():
+        text = _read(stacks).decode("utf-8", "replace")
+        parts.append(Source(parse(text), text))
     return _join(parts, "")
+
+
+def signs_of(folder: Path, row: Mapping[str, Any]) -> tuple[Sign, ...]:
+    """What a trial tells that is neither an exception nor a stack: its row, and what only its folder has.
+
+    Raises UserError: its result is no JSON, or a file of it cannot be read.
+    """
+    result = folder / _RESULT
+    return tuple(signs({**(_document(result) if result.exists() else {}), **row}, _log(folder)))
+
+
+def _scenario(folder: Path) -> object:
+    """As its spec says; None for a watched process, which has no spec."""
+    spec = folder / _SPEC
+    return _document(spec).get("scenario") if spec.exists() else None
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = parse_json(_read(path).decode("utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: no JSON: {error}") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _log(folder: Path) -> str:
+    """The beginning of what the trial's process printed: a limit that is met is logged once."""
+    path = folder / _LOG
+    if not path.exists():
+        return ""
+    return _read(path, LONGEST_LOG).decode("utf-8", "replace")
+
+
+def _read(path: Path, most: int = -1) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _join(parts: Sequence[Source], text: str) -> Source:
     torches = {part.torch for part in parts if part.torch}
-    return Source(join([part.dump for part in parts]), text, torches.pop() if len(torches) == 1 else "")
+    told = dict.fromkeys(sign for part in parts for sign in part.signs)
+    torch = torches.pop() if len(torches) == 1 else ""
+    return Source(join([part.dump for part in parts]), text, torch, tuple(told))

@@ -17,6 +17,14 @@ def find_trial(path: Path) -> Path:
     return newest if newest.is_dir() else path
 
 
+def only_trial(run: Path) -> Path | None:
+    """The one trial of a run's folder; None where it has more, or none, or is no run."""
+    if not (run / "results.jsonl").exists() or not (run / "trials").is_dir():
+        return None
+    folders = [path for path in (run / "trials").iterdir() if path.is_dir()]
+    return folders[0] if len(folders) == 1 else None
+
+
 def names_nearby(path: Path) -> list[str]:
     """What a mistyped path may have meant: its neighbours, and for a bare id the trials of the newest run."""
     folders = [path.parent, *([LATEST_TRIALS] if path.parent == Path(".") else [])]

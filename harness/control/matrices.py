@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import harness
+from harness.control.results import MATRIX
 from harness.core.errors import MatrixError, RunFolderError, nearest
+from harness.core.tables import parse_toml
 
 DEFAULT = "quick"
 _PACKAGE = Path(harness.__file__).parent
@@ -53,9 +54,9 @@ def known() -> list[str]:
 def refuse_other_matrix(folder: Path, begun: str, asked: str, file: Path) -> None:
     """Raise RunFolderError when two matrix texts mean different runs, with the first differences.
 
-    Comments are free.
+    Comments are free. Raises MatrixError: one of them is no TOML.
     """
-    before, after = tomllib.loads(begun), tomllib.loads(asked)
+    before, after = parse_toml(begun, str(folder / MATRIX)), parse_toml(asked, str(file))
     changes = _differences(before, after, "")
     if changes:
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""

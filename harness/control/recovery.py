@@ -10,6 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.core.jsontext import parse_json
+from harness.core.outcome import LABELS
+from harness.core.rowshape import ALWAYS, fault
+
 from .request import Row, TrialRequest
 from .rows import Ending, trial_row
 from .rundir import TRIALS, RunFolder
@@ -38,19 +42,25 @@ def recover(request: TrialRequest) -> Row | None:
     """The row of a trial that had ended when the run was killed, but whose row had not been written; None for any other.
 
     It was set aside, or is made from `result.json`. That is written last and as a whole, so the trial is finished; how
-    its process ended is not known.
+    its process ended is not known. What was damaged since counts for nothing: the trial runs again.
     """
     row = _read(request.folder / ASIDE)
-    if row is not None and _is_of(row, request):
+    if row is not None and _is_of(row, request) and not fault(row, ALWAYS) and _labelled(row):
         return row
-    spec = _read(request.folder / "spec.json")
-    if _read(request.folder / "result.json") is None or spec is None or not _is_of(spec, request):
+    ended, began = request.folder / "result.json", request.folder / "spec.json"
+    result, spec = _read(ended), _read(began)
+    if result is None or spec is None or not _is_of(spec, request):
         return None
-    result, began = request.folder / "result.json", request.folder / "spec.json"
-    seconds = result.stat().st_mtime - began.stat().st_mtime
+    if fault(result, ("outcomes",)) or not _labelled(result):
+        return None
+    seconds = ended.stat().st_mtime - began.stat().st_mtime
     row = trial_row(request, Ending(0, "exited", max(0.0, seconds), None))
     row["exit"] = {"status": None, "signal": None, "how": "not seen: the run was killed"}
     return row
+
+
+def _labelled(document: Row) -> bool:
+    return bool(document["outcomes"]) and all(label in LABELS for label in document["outcomes"])
 
 
 def _is_of(document: dict[str, Any], request: TrialRequest) -> bool:
@@ -60,7 +70,7 @@ def _is_of(document: dict[str, Any], request: TrialRequest) -> bool:
 def _read(path: Path) -> dict[str, Any] | None:
     """A JSON file that may not be there, or not be whole."""
     try:
-        value = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        value = parse_json(path.read_text("utf-8"))
+    except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from harness.control.request import Row
 from harness.core.errors import RunFolderError
+from harness.core.jsontext import parse_json
 
 SCHEMA = 1
 MATRIX = "matrix.toml"
@@ -24,7 +24,7 @@ def read_environment(path: Path) -> dict[str, Any]:
     """
     file = path / ENVIRONMENT
     try:
-        value = json.loads(file.read_text("utf-8"))
+        value = parse_json(file.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -68,7 +68,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 def parse_row(line: bytes) -> dict[str, Any] | None:
     """The row of a line of results.jsonl; None when it is none."""
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError:
         return None
     return value if isinstance(value, dict) and isinstance(value.get("trial"), str) else None

@@ -23,7 +23,7 @@ from harness.control.rundir import RunFolder
 from harness.control.runner import Listener, Plan, carry_out, make_plan
 from harness.control.skips import skip_reason
 from harness.core.errors import RunFolderError, UserError, WhereError
-from harness.core.matrix import Matrix, load_matrix, parse_matrix
+from harness.core.matrix import Matrix, load_matrix
 from harness.core.scenario import Scenario
 from harness.core.where import parse_where
 
@@ -209,8 +209,9 @@ def _matrix(options: RunOptions, resumed: Path | None) -> Matrix:
         return load_matrix(begun)
     asked = load_matrix(matrices.find_matrix(options.matrix))
     assert resumed is not None
-    matrices.refuse_other_matrix(resumed, begun.read_text("utf-8"), asked.text, Path(asked.file))
-    return parse_matrix(begun.read_text("utf-8"), file=str(begun))
+    known = load_matrix(begun)
+    matrices.refuse_other_matrix(resumed, known.text, asked.text, Path(asked.file))
+    return known
 
 
 def _refuse_other_software(resumed: Path | None, before: Mapping[str, Any], environment: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import RunFolderError
+from harness.core.jsontext import parse_json
 
 Event = dict[str, Any]
 """``t`` nanoseconds since the subject's start, ``th`` thread name, ``id`` thread ident, ``w`` worker or "",
@@ -90,7 +91,7 @@ def read_events(path: str | Path) -> Iterator[Event]:
 
 def _decode(line: bytes) -> Event | None:
     try:
-        event = json.loads(line)
+        event = parse_json(line)
     except ValueError:  # also a character cut in two
         return None
     return event if isinstance(event, dict) else None

@@ -58,6 +58,11 @@ def parse_schedule(text: str) -> ScheduleSpec:
 
 
 def _number(text: str, value: str, least: int) -> int:
+    if value == "*":
+        raise MatrixError(
+            f'schedule "{text}": "*" stands for another seed in each trial, as harness bisect writes what it tried; '
+            f'a matrix names one seed: {text.replace("*", "0")}'
+        )
     if not (value.isascii() and value.isdigit()) or int(value) < least:
         raise MatrixError(f'schedule "{text}": "{value}" is no whole number of at least {least}')
     return int(value)

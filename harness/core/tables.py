@@ -17,10 +17,11 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
     """The document.
 
     Raises:
-        MatrixError: it is no TOML; the message holds the parser's complaint with its line and column.
+        MatrixError: it is no TOML; the message holds the parser's complaint with its line and column. Or an integer
+            in it has more than TOML's 64 bits.
     """
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         complaint = str(error)
         # The parser gives no number for what is missing at the very end.
@@ -31,6 +32,25 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         raise MatrixError(f"{file}: {line}not valid TOML: {complaint}") from None
     except RecursionError:
         raise MatrixError(f"{file}: not valid TOML: nested too deep") from None
+    except ValueError:  # more digits than Python reads
+        raise MatrixError(f"{file}: not valid TOML: an integer has more than 64 bits") from None
+    if key := _key_of_long(document):
+        raise MatrixError(f'{file}: key "{key}": an integer has more than 64 bits')
+    return document
+
+
+def _key_of_long(document: Table) -> str:
+    """The key of an integer that is longer than TOML has them, which could not even be quoted; "" when there is none."""
+    left = list(document.items())
+    while left:
+        key, value = left.pop()
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            return key
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(key, item) for item in value]
+    return ""
 
 
 def check_keys(table: Table, known: Iterable[str], at: str, what: str = "key") -> None:
