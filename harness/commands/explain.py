@@ -13,7 +13,8 @@ def explain(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A text with tracebacks or stacks, the output of dump --json, a trial's folder, or - for standard input.",
+            help="A text with tracebacks or stacks, the output of dump --json, a trial's folder or that of a run with one "
+            "trial, or - for standard input.",
         ),
     ],
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -23,14 +24,15 @@ def explain(
     Exit codes: 0 at least one hazard fits, 1 none that is known does, 2 bad input.
     """
     from harness.analysis.explain import bare, match
+    from harness.analysis.row_signs import joined
     from harness.commands.output import emit, emit_report
     from harness.control.dump_source import read_source
     from harness.report.explanation import explanation_json, print_explanation
 
     source = read_source(file)
     dump = source.dump
-    found = match(dump, torch=source.torch)
-    if not dump:
+    found = joined(match(dump, torch=source.torch), source.signs, source.torch)
+    if not dump and not found:
         dump = bare(source.text)
         found = match(dump)
     if json_output:

@@ -40,6 +40,7 @@ def minimise(
     from harness.control.interpreter import find_python
     from harness.control.minimise import minimise as search
     from harness.control.minimise import read_pair
+    from harness.report.next_step import next_commands, next_lines
 
     failing, passing = read_pair(find_trial(trial), against and find_trial(against))
     folder = trials_folder(out, "minimise")
@@ -55,8 +56,9 @@ def minimise(
         )
     except NothingToMinimise as reason:
         hint = "try again, or name another trial that passed with --against"
-        document = {"trial": str(trial), "pair": None, "reason": str(reason)}
-        emit(json.dumps(document, indent=2) + "\n" if json_output else f"nothing found: {reason}; {hint}\n")
+        document = {"trial": str(trial), "pair": None, "reason": str(reason), "next": next_commands(failing.folder)}
+        said = f"nothing found: {reason}; {hint}\n{next_lines(failing.folder)}"
+        emit(json.dumps(document, indent=2) + "\n" if json_output else said)
         raise typer.Exit(1) from None
     finally:
         executor.close()
@@ -64,11 +66,13 @@ def minimise(
     if found.case is not None:
         file.write_text(json.dumps(found.case.to_json(), indent=1) + "\n", encoding="utf-8")
     if json_output:
-        emit(json.dumps(found.to_json(), indent=2, ensure_ascii=False, default=str) + "\n")
+        document = {**found.to_json(), "next": [] if found.case is not None else next_commands(failing.folder)}
+        emit(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
         emit(f"fails: {found.pair}\n")
         if found.case is None:
             emit("no plan of it reproduces the failure: more decides than the order of these points\n")
+            emit(next_lines(failing.folder))
         else:
             emit(f"{found.case.plan.source()}\n")
             emit(f"reproduced {times}/{times}; again with: harness reproduce {file}\n")

@@ -41,7 +41,9 @@ def replay(
     from harness.control.interpreter import describe_python, find_python
     from harness.control.replay import read_trial
     from harness.control.replay import replay as run_again
+    from harness.core.outcome import is_failure, primary
     from harness.core.recording import check_same
+    from harness.report.next_step import next_commands, next_lines
 
     old = read_trial(find_trial(trial))
     program = find_python(python)
@@ -55,8 +57,10 @@ def replay(
         found = run_again(old, executor, folder / "trials" / "001-replay", note=note)
     finally:
         executor.close()
+    lost = is_failure(primary(old.outcomes)) and not found.same_outcome  # by chance, so its hazard's own plan may do more
     if json_output:
-        emit(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+        document = {**found.to_json(), "next": next_commands(old.folder) if lost else []}
+        emit(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
         if found.note:
             emit(f"forced: {found.note}\n")
@@ -67,6 +71,8 @@ def replay(
             emit(f"it took {found.repairs + 1} replays: the others diverged, and threads were made late at event {where}\n")
         now, then = ", ".join(found.row["outcomes"]), ", ".join(old.outcomes)
         emit(f"outcome: {now}, as recorded\n" if found.same_outcome else f"outcome: {now}; recorded {then}\n")
+        if lost:
+            emit(next_lines(old.folder))
     raise typer.Exit(found.exit_code)
 
 

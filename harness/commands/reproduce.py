@@ -67,9 +67,9 @@ def reproduce(
     from harness.control.interpreter import find_python
     from harness.control.reproduce import not_run
     from harness.control.reproduce import reproduce as run_plan
-    from harness.control.skips import skip_reason
+    from harness.control.skips import skip_reason, visible_gpus
     from harness.core.errors import UserError
-    from harness.report.reproduction import print_reproduction
+    from harness.report.reproduction import cannot_happen, effect_of, measured, print_reproduction
 
     case = find_case(hazard, lock=lock, where=None if against is None else against.value)
     if device is not None:
@@ -77,15 +77,20 @@ def reproduce(
     environment = describe_environment(find_python(python))
     if environment["torch"] is None:
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
+    gpus = visible_gpus(environment) if environment.get("cuda") else 0
+    why_not = cannot_happen(case, str(environment["torch"]), gpus)
     reason = skip_reason(case.scenario, environment, case.settings)
     if reason:
         nothing = not_run(case, reason, str(environment["torch"]))
         if json_output:
-            document = {**nothing.to_json(), "skipped": reason, "environment": environment, "run_dir": None}
+            told = {"why_not": why_not, "effect": "", "measured": {}}
+            document = {**nothing.to_json(), **told, "skipped": reason, "environment": environment, "run_dir": None}
             emit(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
         else:
             emit(f"{case.name}: cannot run here: {reason}\n")
         raise typer.Exit(nothing.exit_code)
+    if why_not and not json_output:
+        emit(f"{case.name}: it cannot happen here: {why_not}\n")
     folder = trials_folder(out, f"reproduce-{case.name}")
     executor = make_executor("local", python=str(environment["executable"]), jobs=jobs)
     try:
@@ -99,7 +104,8 @@ def reproduce(
         )
     finally:
         executor.close()
-    document = {**found.to_json(), "environment": environment, "run_dir": str(folder.resolve())}
+    told = {"why_not": why_not, "effect": effect_of(found), "measured": measured(found)}
+    document = {**found.to_json(), **told, "environment": environment, "run_dir": str(folder.resolve())}
     (folder / "reproduce.json").write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
     if json_output:
         emit(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")

@@ -80,6 +80,7 @@ def run(
     with open_session(options, progress.note) as session:
         if update_expect and resume:
             expects = file_to_update(matrix, session.folder.path)
+        progress.varying = session.matrix.axes_varying
         with progress:
             result = run_session(session, make_executor, progress)
         if expects is not None and result.interrupted:

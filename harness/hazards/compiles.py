@@ -200,7 +200,16 @@ HAZARDS: tuple[Hazard, ...] = (
         "the process",
         remedy="Compile attention, and see that it stays compiled (no dense fallback), or hold one lock around every "
         "uncompiled call.",
-        signature=Signature(errors=(r"AssertionError: CURRENT_PATCHER is None",), frames=("_new_patcher",)),
+        signature=Signature(
+            errors=(r"AssertionError: CURRENT_PATCHER is None",),
+            # Compiled, the function itself is not on the stack: its graph calls the operator.
+            frames=(
+                "nn/attention/flex_attention.py:flex_attention",
+                "create_fw_bw_graph",
+                "_symbolic_trace.py:trace",
+                "_symbolic_trace.py:_new_patcher",
+            ),
+        ),
         program=_program(
             "eager-flex-unsafe", "two uncompiled calls interleave", "EagerAttention", _PATCHERS,
             Effect(labels=("graph_corrupt", "state_leak")), warmup="main_grad",

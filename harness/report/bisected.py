@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.verdicts import NOTHING_TO_FIX
 from harness.control.bisect_question import QUESTION
+from harness.core.axes import Value
 from harness.core.plan import ENDINGS, REPRODUCED
 from harness.report.answer import Answer
 from harness.report.scenarios import MARKS, ScenarioView
@@ -42,26 +43,46 @@ class StrategyRow:
     trial: str
     plans: tuple[tuple[str, str, str], ...]
     hazard: str = ""
+    schedule: str = ""
 
 
 @dataclass(frozen=True)
 class Bisected:
-    """The answer of a bisection."""
+    """The answer of a bisection. `needed`: how many trials without a failure it calls safe, 0 where that is not known;
+    `families`: the amplifying schedules that it used beside the scenarios' own."""
 
     answer: Answer
     rows: tuple[StrategyRow, ...]
     open: tuple[str, ...]
+    needed: int = 0
+    families: frozenset[str] = frozenset()
 
     @property
     def has_plans(self) -> bool:
         """Whether any plan was carried out."""
         return any(row.plans for row in self.rows)
 
-    def shown(self, view: ScenarioView) -> ScenarioView:
-        """A scenario of the grid, which counts trials only: unsafe where a plan has reproduced its hazard in it."""
+    @property
+    def meaning_of_safe(self) -> str:
+        """As the legend says it; "" where the bisection does not."""
+        return f"called so by the bisection: {self.needed:,} fresh trials or more, none failed" if self.needed else ""
+
+    def shown(self, view: ScenarioView, scenario: Mapping[str, Value]) -> ScenarioView:
+        """A scenario of the grid as the bisection sees it, which asks by a rate of its own: unsafe where a plan has
+        reproduced its hazard in it, safe only where it was certified. No failure is a surprise: it was after failures.
+        """
+        view = dataclasses.replace(view, judged=())
         if view.state not in ("notrun", "undecided", "safe", "incomplete"):
             return view
         for row in self.rows:
+            if row.lock == scenario.get("lock") and view.state in ("undecided", "safe"):
+                schedule = str(scenario.get("schedule"))
+                family = next((one for one in self.families if _of_family(schedule, one)), "")
+                certified = row.verdict == "safe" and family == row.schedule
+                called = "safe" if certified else "undecided"
+                if called == "undecided" and self.needed <= trials_for_safe():
+                    called = view.state  # so many trials without a failure are safe by either rate
+                view = dataclasses.replace(view, state=called, mark=MARKS[called], word=called)
             if row.hazard and row.trial.startswith(f"plans/{row.hazard}--{view.id}--"):
                 return dataclasses.replace(
                     view,
@@ -89,6 +110,8 @@ def read_bisected(run_dir: Path) -> Bisected | None:
         _answer(found, rows, several),
         rows,
         tuple(_said(line) for line in lines[:MOST_STRATEGIES]) if isinstance(lines, list) else (),
+        _needed(found),
+        frozenset(name for entry in listed if isinstance(entry, dict) for name in _families(entry.get("schedules"))),
     )
 
 
@@ -102,12 +125,10 @@ def _answer(found: Mapping[str, Any], rows: Sequence[StrategyRow], several: bool
         best = _said(found.get("answer"))
         sentence = f"Nothing to fix: {best} is safe" if conclusion == NOTHING_TO_FIX else conclusion
         each = " in each scenario" if several else ""
-        p_min, confidence = found.get("p_min"), found.get("confidence")
-        if _share(p_min) and _share(confidence):
-            count = trials_for_safe(p_min, confidence)
+        if count := _needed(found):
             sentence += (
-                f": 0 of {count:,} fresh trials failed{each} (so fewer than {percent(p_min)} fail, "
-                f"at {percent(confidence)} confidence)"
+                f": 0 of {count:,} fresh trials failed{each} (so fewer than {percent(found['p_min'])} fail, "
+                f"at {percent(found['confidence'])} confidence)"
             )
     rest = f"{counts} {plural(_whole(found.get('trials_total')), 'trial')} in all, those of plans included.".lstrip()
     if verdict == "safe" and found.get("cheapest") is False:
@@ -115,6 +136,22 @@ def _answer(found: Mapping[str, Any], rows: Sequence[StrategyRow], several: bool
     if found.get("stopped"):
         rest += f" Stopped: {_said(found['stopped'])}."
     return Answer(verdict, f"{sentence}.", rest)
+
+
+def _needed(found: Mapping[str, Any]) -> int:
+    """How many trials without a failure the answer calls safe; 0 where it does not say by what rate."""
+    p_min, confidence = found.get("p_min"), found.get("confidence")
+    return trials_for_safe(p_min, confidence) if _share(p_min) and _share(confidence) else 0
+
+
+def _of_family(schedule: str, family: str) -> bool:
+    """Whether `delays:7:dense` is of `delays:*:dense`, which is of itself."""
+    head, _, tail = family.partition("*")
+    return schedule.startswith(head) and schedule.endswith(tail)
+
+
+def _families(schedules: object) -> list[str]:
+    return [name for name in schedules if isinstance(name, str) and name] if isinstance(schedules, dict) else []
 
 
 def _counts(rows: Sequence[StrategyRow]) -> str:
@@ -152,6 +189,7 @@ def _row(entry: object) -> StrategyRow | None:
         trial=_said(witness.get("trial")),
         plans=tuple((_said(name), _said(ending), ENDINGS.get(str(ending), "")) for name, ending in endings),
         hazard=hazard,
+        schedule=_said(entry.get("schedule")),
     )
 
 

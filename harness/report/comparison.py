@@ -80,7 +80,7 @@ def comparison_of(before: RunData, after: RunData, anchors: Mapping[str, str]) -
         method=method(found),
         before=described(before),
         after=described(after),
-        refused=_notes(fair.refused),
+        refused=() if found.scenarios else _notes(fair.refused),  # else it is in the answer
         unfair=_notes((*fair.speed, *(f"{text} (scenarios on CUDA)" for text in fair.cuda))),
         asked=_notes(fair.asked),
         notes=_notes([*notes(found), *(f"before: {note.rstrip('.')}" for note in before.source.notes)]),
@@ -216,6 +216,8 @@ def _settings(data: RunData) -> Mapping[str, Any] | None:
     """With the defaults, so that one who wrote a default down and one who did not are alike; of another workload as is."""
     if data.matrix is None:
         return None
+    if all(scenario.workload != "dflash" for scenario in data.matrix.scenarios):
+        return data.matrix.pipeline  # its keys are its own, and so are their defaults
     try:
         return dataclasses.asdict(parse_settings(data.matrix.pipeline, data.matrix.file))
     except UserError:

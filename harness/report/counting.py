@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -42,6 +42,8 @@ class Progress:
         self.waiting: dict[str, tuple[str, ...]] = {}  # trial → outcomes, until its reference has come
         self.plans_done = self.plans_asked = 0
         self.stopping = False
+        self.varying: Sequence[str] = ()  # the axes that scenarios are named by; of a bisection not known
+        self._unchecked: set[str] = set()
         self.clock = time.monotonic
         self._left = LeftGuess()
         self._mutex = threading.RLock()  # the live display draws from a thread of its own
@@ -80,6 +82,11 @@ class Progress:
         with self._mutex:
             _, since = self.running_references.pop(row["trial"])
             self._left.reference_took(self.clock() - since)
+        if row["outcome"] == "skipped":
+            why = row.get("reason") or "the serial reference was skipped"
+            if why not in self._unchecked:
+                self._unchecked.add(why)
+                self.note(f"losses are not checked: {why}")
 
     def started(self, request: Started) -> None:
         """A trial starts."""

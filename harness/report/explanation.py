@@ -31,7 +31,10 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
             console.print()
         same = number > 0 and match.exception is not None and match.exception is whole[number - 1].exception
         _print_match(console, match, also=number > 0, same=same)
-    _print_brief(console, brief)
+    _print_brief(console, [match for match in brief if match.exception is not None], "the same message is also that of")
+    untold = [match for match in brief if match.exception is None]
+    for why in dict.fromkeys(match.why for match in untold):
+        _print_brief(console, [match for match in untold if match.why == why], visible(why), first=not whole)
     own = _self_traces(dump)
     for number, trace in enumerate(own):
         if found or number:
@@ -44,24 +47,29 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
     if not found and any(thread.frames for thread in dump.threads):
         python = all(frame.is_python for thread in dump.threads for frame in thread.frames)
         console.print(Text(f"\n{_NATIVE if python else ''}{_LOCKS}"))
-    console.print(Text(f"\nread: {_read(dump)}", style="dim"))
+    console.print(Text(f"\nread: {_read(dump, found)}", style="dim"))
 
 
 def _divided(found: Sequence[Match]) -> tuple[list[Match], list[Match]]:
-    """Those to be shown whole, and those of which the same message may be as well, the likely ones before the possible."""
+    """Those to be shown whole, and those of which the same message or row may be as well, the likely before the possible."""
     whole: list[Match] = []
     brief: list[Match] = []
     for match in found:
         known = match.exception is not None and any(match.exception is other.exception for other in whole)
-        (brief if known and not match.certain else whole).append(match)
+        (brief if (known or by_row(match)) and not match.certain else whole).append(match)
     return whole, sorted(brief, key=lambda match: bool(match.missing))
 
 
-def _print_brief(console: Console, found: Sequence[Match]) -> None:
+def by_row(match: Match) -> bool:
+    """No exception and no stack tells of it, but what else the row of a trial says."""
+    return match.exception is None and not match.roles
+
+
+def _print_brief(console: Console, found: Sequence[Match], head: str, *, first: bool = False) -> None:
     """A line each, and what was not seen that would tell them apart."""
     if not found:
         return
-    console.print(Text("\nthe same message is also that of"))
+    console.print(Text(head if first else f"\n{head}"))
     for match in found:
         sure = "possible" if match.missing else "likely"
         console.print(Text(f"  {sure:<{_LABEL}}harness hazards {match.hazard.id}"), soft_wrap=True)
@@ -123,12 +131,15 @@ def _line(console: Console, label: str, text: str) -> None:
         console.print(Padding(start + line, (0, 0, 0, 2)))
 
 
-def _read(dump: Dump) -> str:
+def _read(dump: Dump, found: Sequence[Match]) -> str:
     threads = [thread for thread in dump.threads if thread.frames]
     exceptions = _exceptions(dump)
+    row = "what the row of the trial tells" if any(by_row(match) for match in found) else ""
     if not threads and not any(raised.frames for raised in exceptions):
+        if row and not exceptions:
+            return row
         return f"{plural(len(exceptions), 'message')} of an exception; {NOTHING}" if exceptions else NOTHING
-    return f"{plural(len(threads), 'stack')}, {plural(len(exceptions), 'exception')}"
+    return f"{plural(len(threads), 'stack')}, {plural(len(exceptions), 'exception')}" + (f", {row}" if row else "")
 
 
 def _exceptions(dump: Dump) -> list[Raised]:

@@ -22,7 +22,7 @@ LONGEST_CELL = 300
 LONGEST_STACK = 3_000
 _MARKUP = re.compile(
     r"[\\`*\[\]~$|<>&@#]"  # wherever they stand
-    r"|(?<!\w)_|_(?!\w)"  # within a word an underscore is one
+    r"|(?<![^\W_])_|_(?![^\W_])"  # within a word an underscore is one
     r"|(?<=^)[-+=]|(?<=^\d)[.)](?=\s|$)"  # at its beginning: a list, or a heading's line
     r"|:(?=//)|(?<=www)\.|:(?=[a-z+][\w+-]*:)"  # addresses, and names of emoji
 )
@@ -34,6 +34,19 @@ breaks them (`_escaped`)."""
 def plain(text: str, longest: int = LONGEST_CELL) -> str:
     """Any text as one line of Markdown, also within a table's cell."""
     return _MARKUP.sub(_escaped, visible(one_line(text, longest)))
+
+
+_CODE = re.compile(r"(?<![\w./])(?=\w*(?:_|\w\.\w|\w/\w|\w\(\)))[A-Za-z_]\w+(?:[./]\w+)*(?:\(\))?")
+"""What only code is called: nn.Module.__call__, make_fx, torch/_ops.py, torch.compiler.is_compiling()."""
+
+
+def prose(text: str, longest: int = LONGEST_CELL) -> str:
+    """As `plain`, with what looks like a name of code as code, of which nothing can be markup."""
+    line, parts, begin = visible(one_line(text, longest)), [], 0
+    for found in _CODE.finditer(line):
+        parts += [_MARKUP.sub(_escaped, line[begin : found.start()]), f"`{found[0]}`"]
+        begin = found.end()
+    return "".join([*parts, _MARKUP.sub(_escaped, line[begin:])])
 
 
 def _escaped(found: re.Match[str]) -> str:

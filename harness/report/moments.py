@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.report.spans import BAD, COMPILE, HOLD, LOWERING, QUEUE, REGION, TRACE, WAIT, Lane, Story
+from harness.report.spans import BAD, COMPILE, HOLD, LOWERING, OPEN, QUEUE, REGION, TRACE, WAIT, Lane, Span, Story
+
+GATE = "lock gate"
+"""Of compile_gate and warm_gate: the one lock of a strategy that several may hold."""
 
 LONGEST_UNWINDING_NS = 5_000_000_000
 """An error is recorded after it was raised; what is further back belongs to another."""
@@ -26,7 +29,7 @@ class Standing:
 def at(story: Story, moment: int) -> list[Standing]:
     """Every thread that was in anything at that moment (ns)."""
     engine_threads = any(lane.thread.startswith("autograd-") for lane in story.lanes)
-    found = [_standing(lane, moment, engine_threads) for lane in story.lanes]
+    found = [_standing(story, lane, moment, engine_threads) for lane in story.lanes]
     return [one for one in found if one.regions or one.holds or one.waits or one.doing]
 
 
@@ -66,20 +69,36 @@ def _while_traced(story: Story, told: int, tracers: set[str]) -> int:
     return max(before, default=told)
 
 
-def _standing(lane: Lane, moment: int, engine_threads: bool) -> Standing:
+def _standing(story: Story, lane: Lane, moment: int, engine_threads: bool) -> Standing:
     """`engine_threads`: autograd has threads of its own here, so who is in the engine waits for one; on the CPU it works."""
     inside = sorted((s for s in lane.spans if s.start <= moment < s.end or s.start <= moment == s.end), key=_depth)
-    by_kind = {kind: [span.name for span in inside if span.kind == kind] for kind in (REGION, HOLD, WAIT, QUEUE)}
+    by_kind = {kind: [span.name for span in inside if span.kind == kind] for kind in (REGION, WAIT, QUEUE)}
     worker = next((span.worker for span in reversed(inside) if span.worker), lane.worker)
     doing = list(dict.fromkeys(_doing(span.kind, span.name) for span in inside))
     in_engine = any(span.kind == "engine" for span in inside)
     return Standing(
         lane.thread if worker in ("", lane.thread) else f"{lane.thread} (for {worker})",
         " › ".join(by_kind[REGION]),
-        tuple(by_kind[HOLD]),
+        tuple(f"{span.name}{_mode(story, span)}" for span in inside if span.kind == HOLD),
         (*by_kind[WAIT], *by_kind[QUEUE], *(("autograd's thread",) if in_engine and engine_threads else ())),
         tuple(filter(None, doing)),
     )
+
+
+def _mode(story: Story, hold: Span) -> str:
+    """` (shared)`, ` (exclusive)`, or "" where the log does not prove which.
+
+    Events carry no mode, but a hold keeps the one that it began with, and what the log has of it lies within the hold
+    itself. So a hold that another worker's overlaps was shared. And no key is known before the gate was first given
+    back, so until then it is held exclusively.
+    """
+    if hold.name != GATE:
+        return ""
+    others = [span for lane in story.lanes for span in lane.spans if span.kind == HOLD and span.name == GATE]
+    if any(s.worker != hold.worker and s.start < hold.end and hold.start < s.end for s in others):
+        return " (shared)"
+    ended = [span.end for span in others if not span.flags & OPEN]
+    return " (exclusive)" if hold.start <= min(ended, default=hold.start) else ""
 
 
 def _depth(span: Any) -> int:

@@ -24,7 +24,7 @@ from harness.report.scenarios import MARKS, WORDS, ScenarioView, most_telling, s
 from harness.report.speed import STRATEGY, SpeedGroup, speed_groups
 from harness.report.text import one_line
 from harness.report.trial_events import read_document
-from harness.report.unseen import Reason, blind_probes, incomplete, oracles, skipped
+from harness.report.unseen import Reason, blind_probes, incomplete, no_rate, oracles, skipped
 from harness.report.wording import percent, plural
 
 MOST_SCENARIOS = 2_000
@@ -45,6 +45,12 @@ HOW_TO_READ = (
         "Beside a count stands what the rate may be, exact (Clopper and Pearson) at "
         f"{percent(CONFIDENCE)} confidence: 3/5 (15–95 %) lies between the two, 0/5 (≤ 45 %) and 5/5 (≥ 55 %) beyond one."
     ),
+)
+
+
+_SAFE_OF_A_BISECTION = (
+    "safe is the bisection's own verdict: fresh trials of the strategy, as many as the rate that it was asked to exclude "
+    "takes, and none failed; it does not exclude a rarer failure."
 )
 
 
@@ -79,6 +85,7 @@ class Page:
     comparison: Comparison | None
     speed: tuple[SpeedGroup, ...]
     speed_more: int
+    no_rate: tuple[Reason, ...]
     charts: Charts
     errors: Evidence
     dense: Evidence
@@ -101,7 +108,7 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
     bisected = read_bisected(data.source.path)
     views = scenario_views(data)
     if bisected is not None:
-        views = [bisected.shown(view) for view in views]
+        views = [bisected.shown(view, data.values[view.id]) for view in views]
     shown = most_telling(views, MOST_SCENARIOS)
     values = {view.id: data.values[view.id] for view in shown}
     anchors = {view.id: view.anchor for view in shown}
@@ -128,12 +135,15 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
     return Page(
         title=_title(data),
         subtitle=_subtitle(data),
-        left_out=_left_out(data, len(views) - len(shown), budget),
+        left_out=_left_out(data, len(views) - len(shown), budget, judged=bisected is None),
         answer=answer(data.summary.scenarios, len(data.not_run)) if bisected is None else bisected.answer,
-        judgement=judgement(expectations) if bisected is None or expectations.stated else "",  # it is after failures
+        judgement=judgement(expectations) if bisected is None else "",  # a bisection is after failures
         grid=lay_out(values, {view.id: view for view in shown}),
         legend=tuple(
-            (name, mark, *WORDS[name]) for name, mark in MARKS.items() if any(view.state == name for view in views)
+            (name, mark, word, (name == "safe" and bisected and bisected.meaning_of_safe) or meaning)
+            for name, mark in MARKS.items()
+            for word, meaning in (WORDS[name],)
+            if any(view.state == name for view in views)
         ),
         unsaid=left_out(list(values.values()), data.varying),
         scenarios=tuple(shown),
@@ -141,6 +151,7 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         comparison=None if baseline is None else comparison_of(baseline, data, anchors),
         speed=tuple(speed[:MOST_SPEED_GROUPS]),
         speed_more=max(0, len(speed) - MOST_SPEED_GROUPS),
+        no_rate=no_rate(data),
         charts=charts,
         errors=errors,
         dense=dense,
@@ -151,8 +162,8 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         probes=blind_probes(data),
         oracles=oracles(data),
         environment=tuple(facts.environment_table(data.environment)),
-        commands=_commands(data),
-        how_to_read=HOW_TO_READ,
+        commands=_commands(data, bisected),
+        how_to_read=HOW_TO_READ if bisected is None else (HOW_TO_READ[0], _SAFE_OF_A_BISECTION, *HOW_TO_READ[2:]),
         embedded=embedded,
         one_trial=f"harness report {shlex.quote(data.run_dir)} --trial ID",
         bisected=bisected,
@@ -181,7 +192,7 @@ def _subtitle(data: RunData) -> tuple[str, ...]:
     )
 
 
-def _left_out(data: RunData, hidden: int, budget: Budget) -> tuple[str, ...]:
+def _left_out(data: RunData, hidden: int, budget: Budget, judged: bool) -> tuple[str, ...]:
     notes = list(data.source.notes)
     if hidden:
         notes.append(f"Counted but not shown: {plural(hidden, 'scenario')}; those that failed were kept.")
@@ -194,7 +205,7 @@ def _left_out(data: RunData, hidden: int, budget: Budget) -> tuple[str, ...]:
         )
         notes.append(f"The trials ran under different software, so their counts should not be added up: {mixed}.")
     foreign = data.by_id.keys() - data.in_matrix if data.matrix else ()
-    if foreign:
+    if foreign and judged:
         notes.append(f"Not named by matrix.toml, so shown but not judged: {plural(len(foreign), 'scenario')}.")
     return tuple(one_line(note, 1_000) for note in notes)
 
@@ -212,7 +223,7 @@ def _dense_note(data: RunData) -> str:
     return f"{plural(calls, 'call')} in {plural(data.gathered.dense_trials, 'trial')}{by_none}."
 
 
-def _commands(data: RunData) -> tuple[tuple[str, str], ...]:
+def _commands(data: RunData, bisected: Bisected | None) -> tuple[tuple[str, str], ...]:
     """(what it does, the command)."""
     found = [("This run was made by", facts.typed(data.environment))]
     folder = shlex.quote(data.run_dir)
@@ -220,7 +231,8 @@ def _commands(data: RunData) -> tuple[tuple[str, str], ...]:
         bisected = read_document(data.source.path / QUESTION).get("what")
         command = f"bisect {shlex.quote(bisected)}" if isinstance(bisected, str) else "run"
         found.append(("Go on with it", f"harness {command} --resume --out {folder}"))
-    if any(item.verdict == "undecided" and not item.skipped for item in data.summary.scenarios):
+    undecided = any(item.verdict == "undecided" and not item.skipped for item in data.summary.scenarios)
+    if undecided and bisected is None:
         more = f"harness run --resume --out {folder} --repeats {trials_for_safe()}"
         found.append((f"Run each scenario {trials_for_safe()} times, which decides what is undecided", more))
     witness = next((group for group in data.summary.errors if not group.only_consequences), None)

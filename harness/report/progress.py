@@ -56,7 +56,7 @@ class PlainProgress(Progress):
 
     def reference_ended(self, row: Mapping[str, Any]) -> None:
         super().reference_ended(row)
-        if row["outcome"] not in ("ok", "interrupted"):
+        if row["outcome"] not in ("ok", "interrupted", "skipped"):
             self._say_of(row)
 
     def waits(self, row: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class LiveProgress(Progress):
 
     def reference_ended(self, row: Mapping[str, Any]) -> None:
         super().reference_ended(row)
-        if row["outcome"] not in ("ok", "interrupted"):
+        if row["outcome"] not in ("ok", "interrupted", "skipped"):
             self._tell(row)
 
     def waits(self, row: Mapping[str, Any]) -> None:
@@ -173,6 +173,7 @@ class LiveProgress(Progress):
             for name, since in [*running, *self.running.items()][:MOST_RUNNING]:
                 shown = fit(name, max(20, self._console.width - 10))
                 lines.append(Text(f"  {wording.duration(now - since):>6} {shown}", style="dim", no_wrap=True))
+            self._standings.varying = self.varying
             table = self._standings.table(self._console.height - len(lines) - 1)
             return Group(*lines, *([table] if table else []))
 

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.errors import ErrorGroup
-from harness.analysis.intervals import trials_for_safe
 from harness.analysis.stuck import STUCK
 from harness.analysis.summary import ScenarioSummary
 from harness.core.matrix import Judgement
 from harness.core.outcome import INCOMPLETE, SKIPPED
 from harness.report import wording
+from harness.report.following import INDENT, Whole, failing_settings, following, indented
 from harness.report.names import left_out
 from harness.report.view import RunView
 
 STYLES = {"unsafe": "red", "safe": "green", "undecided": "yellow", "incomplete": "magenta"}
-INDENT = 2
 MOST_ERRORS = 5
 MOST_REASON = 1_000
 MOST_NAMES = 3
-MOST_EVIDENCE = 2  # of deadlocks, hangs and crashes: a command for each kind
 DENSE_PROBE = "dense"
-
-
-class Whole(Text):
-    """A line that must stay one, however long."""
 
 
 def print_run(console: Console, view: RunView) -> None:
@@ -40,14 +32,17 @@ def print_run(console: Console, view: RunView) -> None:
     console.print(_title(view))
     console.print(run_table(view, signs))
     console.print(_legend(view, signs))
+    for line in _by_setting(view):
+        console.print(line)
     for title, body in (
         ("Not as expected", _unexpected(view)),
         ("Errors", _errors(view)),
         ("Deadlocks, hangs and crashes", _stuck(view)),
         ("Skipped", _skipped(view)),
         ("Incomplete", _incomplete(view)),
+        ("No tok/s", _by_reason(view, [(item, item.no_rate) for item in view.summary.scenarios if item.no_rate])),
         ("Probes that cannot work here", _probes(view)),
-        ("Next", _next(view)),
+        ("Next", following(view)),
     ):
         if body:
             console.print()
@@ -126,7 +121,7 @@ def _unexpected(view: RunView) -> list[RenderableType]:
             if judgement.kind != "met":
                 line = Text(view.names[item.id], style="bold")
                 line.append(f": {judgement.kind}: {judgement.text}", style="not bold red")
-                lines.append(_indented(line))
+                lines.append(indented(line))
     return lines
 
 
@@ -136,7 +131,7 @@ def _errors(view: RunView) -> list[RenderableType]:
     for group in groups[:MOST_ERRORS]:
         lines += _error(view, group)
     if len(groups) > MOST_ERRORS:
-        lines.append(_indented(Text(f"and {len(groups) - MOST_ERRORS} more kinds of error", style="dim")))
+        lines.append(indented(Text(f"and {len(groups) - MOST_ERRORS} more kinds of error", style="dim")))
     return lines
 
 
@@ -144,7 +139,7 @@ def _error(view: RunView, group: ErrorGroup) -> list[RenderableType]:
     head = Text(f"{group.count} × {group.label}", style="bold red")
     head.append(f" in {wording.plural(group.trials, 'trial')}: ", style="not bold default")
     head.append(f"{group.type}: {_one_line(group.message, 200)}", style="not bold default")
-    lines: list[RenderableType] = [_indented(head)]
+    lines: list[RenderableType] = [indented(head)]
     witness = group.witness
     who = f"{witness.get('worker') or '?'} (thread {witness.get('thread') or '?'}) in {witness.get('region') or '?'}"
     if group.collision:
@@ -154,12 +149,12 @@ def _error(view: RunView, group: ErrorGroup) -> list[RenderableType]:
             for tracer in group.collision
         )
         who += f", while {others}"
-    lines.append(_indented(Text(who), 2 * INDENT))
+    lines.append(indented(Text(who), 2 * INDENT))
     if view.verbose and witness.get("traceback"):
-        lines.append(_indented(Text(str(witness["traceback"]).rstrip(), style="dim"), 2 * INDENT))
+        lines.append(indented(Text(str(witness["traceback"]).rstrip(), style="dim"), 2 * INDENT))
         for tracer in group.collision:
             stack = f"stack of {tracer.get('worker')}:\n{str(tracer.get('stack', '')).rstrip()}"
-            lines.append(_indented(Text(stack, style="dim"), 2 * INDENT))
+            lines.append(indented(Text(stack, style="dim"), 2 * INDENT))
     return lines
 
 
@@ -171,9 +166,9 @@ def _stuck(view: RunView) -> list[RenderableType]:
         head = Text(f"{group.trials} × {group.label}", style="bold red")
         head.append(f" in {wording.plural(trials, 'trial')}: ", style="not bold default")
         head.append(_one_line(group.reason, MOST_REASON) or "no reason was recorded", style="not bold default")
-        lines += [_indented(head), _indented(Text(_named(view, list(group.scenarios))), 2 * INDENT)]
+        lines += [indented(head), indented(Text(_named(view, list(group.scenarios))), 2 * INDENT)]
     if len(view.summary.stuck) > MOST_ERRORS:
-        lines.append(_indented(Text(f"and {len(view.summary.stuck) - MOST_ERRORS} more kinds of them", style="dim")))
+        lines.append(indented(Text(f"and {len(view.summary.stuck) - MOST_ERRORS} more kinds of them", style="dim")))
     return lines
 
 
@@ -205,7 +200,7 @@ def _by_reason(view: RunView, found: Sequence[tuple[ScenarioSummary, str]]) -> l
     for reason, ids in reasons.items():
         line = Text(_named(view, ids), style="bold")
         line.append(f": {_one_line(reason, 300)}", style="not bold")
-        lines.append(_indented(line))
+        lines.append(indented(line))
     return lines
 
 
@@ -213,47 +208,16 @@ def _probes(view: RunView) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for probe, reasons in view.summary.unavailable.items():
         whys = [f"{why} ({wording.plural(count, 'trial')})" for why, count in reasons.items()]
-        lines.append(_indented(Text(f"{probe}: {'; '.join(whys)}")))
+        lines.append(indented(Text(f"{probe}: {'; '.join(whys)}")))
     return lines
 
 
-def _next(view: RunView) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    undecided = [item for item in view.summary.scenarios if item.verdict == "undecided"]
-    if view.interrupted:
-        lines += _advice("interrupted; continue with", view.resume)
-    elif undecided:
-        need = trials_for_safe()
-        scenarios = wording.plural(len(undecided), "scenario")
-        lines += _advice(
-            f"{scenarios} undecided; safe takes {need} trials each without a failure:",
-            f"{view.resume} --repeats {need}",
-        )
-    failed = (group for group in view.summary.errors if not group.only_consequences and group.label not in INCOMPLETE)
-    witness = next(failed, None)
-    evidence = {witness.witness_trial: "a failure"} if witness else {}
-    for group in view.summary.stuck[:MOST_EVIDENCE]:
-        evidence.setdefault(group.trial, f"a {group.label}")
-    for trial, what in evidence.items():
-        folder = f"{view.run_dir}/trials/{trial}/"
-        lines += _advice(f"evidence of {what}, and its hazard and remedy where these are known:", folder)
-        lines += _whole(f"harness explain {shlex.quote(folder)}")
-    if view.report:
-        lines += _advice("the report, for a browser:", view.report)
-    lines += _advice("all rows:", f"{view.run_dir}/results.jsonl")
-    return lines
-
-
-def _advice(why: str, what: str) -> list[RenderableType]:
-    return [_indented(Text(why)), *_whole(what)]
-
-
-def _whole(what: str) -> list[RenderableType]:
-    return [Whole(" " * 2 * INDENT + what)]
-
-
-def _indented(text: Text, by: int = INDENT) -> RenderableType:
-    return Padding(text, (0, 0, 0, by), expand=False)
+def _by_setting(view: RunView) -> list[RenderableType]:
+    """That a setting of theirs fails these rows, and not their lock."""
+    return [
+        Text(f"{_named(view, ids)}: fails by {setting} and not by its lock ({hazard}).", style="yellow")
+        for (setting, hazard), ids in failing_settings(view).items()
+    ]
 
 
 def _one_line(text: str, longest: int) -> str:

@@ -36,6 +36,11 @@ def incomplete(data: RunData) -> tuple[Reason, ...]:
     return _reasons(data, _why_incomplete)
 
 
+def no_rate(data: RunData) -> tuple[Reason, ...]:
+    """Why trials that ended well have no throughput."""
+    return _reasons(data, lambda item: item.no_rate)
+
+
 def _why_incomplete(item: ScenarioSummary) -> str:
     silent = {label: count for label, count in item.outcomes.items() if label in INCOMPLETE}
     counts = ", ".join(f"{count:,} × {label}" for label, count in silent.items())

@@ -11,16 +11,19 @@ from harness.analysis.dumps import Dump, parse
 from harness.analysis.explain import Match, match
 from harness.analysis.intervals import CONFIDENCE, failure_rate_interval
 from harness.analysis.paths import without_home
-from harness.control.dump_source import raised_of
+from harness.analysis.row_signs import joined
+from harness.control.dump_source import raised_of, signs_of
 from harness.control.environment import allowed_variables
 from harness.core.errors import UserError
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+from harness.core.versions import parse_specifier
 from harness.hazards import find
 from harness.hazards.base import Hazard
-from harness.hazards.minimal import script_of
+from harness.hazards.minimal import script_of, shows_on, versions_of
 from harness.report.answer import FAILURE_WORDS
+from harness.report.explanation import by_row
 from harness.report.facts import environment_table
-from harness.report.markdown import block, plain, stack_block, table
+from harness.report.markdown import block, plain, prose, stack_block, table
 from harness.report.text import one_line, stack
 from harness.report.trial_source import Trial
 from harness.report.witness import interleaving
@@ -63,10 +66,10 @@ def upstream_text(trial: Trial, hazard: str = "") -> str:
     lines += _what_happened(trial, first, label)
     lines += _stacks(trial, first, label)
     lines += _witness(trial)
-    lines += _why(known, alike)
+    lines += _why(known, alike, _version(trial))
     said = first["label"] if first and first["label"] in trial.row["outcomes"] else label
     lines += ["## Expected behaviour", "", EXPECTED.get(said, _EXPECTED_ELSE), ""]
-    lines += _script(known, alike)
+    lines += _script(known, alike, _version(trial))
     lines += _environment(trial)
     text = without_home("\n".join(lines)).rstrip()
     return re.sub(r"\n{3,}(?=## )", "\n\n", text) + "\n"
@@ -76,21 +79,27 @@ def _told(trial: Trial, name: str) -> tuple[Mapping[str, Any] | None, Hazard | N
     """The error that the issue is of, what the catalogue has for it, and what else of it would look the same.
 
     All of it is of one error: the earliest that is no consequence and that the hazard fits, which is of the trial's own plan,
-    or named, or whatever fits. Without such an error it is the earliest, and the hazard is sought in the stacks.
+    or named, or whatever fits. Without such an error it is the earliest, and the hazard is sought in the stacks and in what
+    else the trial tells.
     """
     asked = find(name) if name else _planned(trial)
     version = "" if asked else _version(trial)
+    told = () if asked else signs_of(trial.folder, trial.row)
     errors = [error for error in trial.row["errors"] if not error["consequence"]]
     errors.sort(key=lambda error: math.inf if error["at_s"] is None else error["at_s"])
     for error in errors:
         found = match(Dump((), tuple(raised_of(error))), [asked] if asked else None, version)
         if found:
-            return error, found[0].hazard, [one for one in found[1:] if one.certain or not found[0].certain]
+            beside = joined(found, told, version)
+            also = [one for one in beside if one.hazard is not found[0].hazard and (one.certain or not found[0].certain)]
+            return error, found[0].hazard, also
     first = errors[0] if errors else None
     if asked:
         return first, asked, []
-    found = match(parse(trial.stacks), torch=version)
-    return (first, found[0].hazard, found[1:]) if found else (first, None, [])
+    found = joined(match(parse(trial.stacks), torch=version), told, version)
+    if found and (found[0].certain or not by_row(found[0])):
+        return first, found[0].hazard, found[1:]
+    return first, None, found
 
 
 def _planned(trial: Trial) -> Hazard | None:
@@ -128,10 +137,11 @@ def _what_happened(trial: Trial, first: Mapping[str, Any] | None, label: str) ->
             lines += [f"At that moment {' and '.join(others)} was inside an FX trace.", ""]
     if row["reason"]:
         lines += [block(row["reason"], 2_000), ""]
-    for problem in row["problems"][:5]:
-        lines += [f"* {plain(str(problem.get('label', '')))}: {plain(str(problem.get('text', '')), 500)}"]
+    problems = [one for one in row["problems"] if one.get("label") != "hazard"]  # which stands under "Why"
+    for problem in problems[:5]:
+        lines += [f"* {plain(str(problem.get('label', '')))}: {prose(str(problem.get('text', '')), 500)}"]
     if row["dense_calls"]:
-        lines += [f"{plural(row['dense_calls'], 'attention call')} ran uncompiled.", ""]
+        lines += [*([""] if problems else []), f"{plural(row['dense_calls'], 'attention call')} ran uncompiled.", ""]
     ended = row["exit"]
     if ended.get("signal") and label in ("crash", "cuda_fault"):
         lines += [f"The process ended by {plain(str(ended['signal']))}.", ""]
@@ -211,37 +221,57 @@ def _said(event: Mapping[str, Any]) -> str:
     return " ".join([str(event["k"]), *(f"{key}={value}" for key, value in more.items())])
 
 
-def _why(known: Hazard | None, alike: Sequence[Match]) -> list[str]:
+def _why(known: Hazard | None, alike: Sequence[Match], torch: str) -> list[str]:
+    lines = ["## Why", ""]
     if known is None:
-        return []
-    parts = [known.window, known.access, known.effect]
-    lines = [
-        "## Why",
-        "",
-        " × ".join(plain(part, 600) for part in parts[:2] if part) + ".",
-        "",
-        plain(parts[2], 600) + ".",
-        "",
-    ]
+        return [*lines, *_untold(alike)] if alike else []
+    window = " × ".join(prose(part, 600) for part in (known.window, known.access) if part)
+    lines += [f"{window}.", "", f"{prose(known.effect, 600)}.", ""]
     if known.versions:
         lines += [f"Releases it is known of: `{known.versions}`", ""]
-    lines += [f"* torch {plain(release)}: {plain(text, 400)}" for release, text in known.found.items()]
+        if torch and not parse_specifier(known.versions).contains(torch):
+            lines += [f"This trial ran on torch {plain(torch)}, which is none of them.", ""]
+    lines += [f"* torch {plain(release)}: {prose(text, 400)}" for release, text in known.found.items()]
     lines += [f"* {reference}" for reference in known.reference]
-    others = [one.hazard.title for one in alike]
-    lines += ["", f"It could also be: {plain('; '.join(others), 600)}."] if others else []
+    rest = [one for one in alike if not (by_row(one) and one.certain)]
+    beside = [f"It also shows: {prose(one.hazard.title)}: {prose(one.why, 400)}." for one in alike if one not in rest]
+    lines += ["", *beside] if beside else []
+    others = [one.hazard.title for one in rest if not by_row(one)]
+    lines += ["", f"It could also be: {prose('; '.join(others), 600)}."] if others else []
     return [*lines, ""]
 
 
-def _script(known: Hazard | None, alike: Sequence[Match]) -> list[str]:
-    """The script of the hazard; where it has none, of the next that would look the same, which is said."""
-    candidates = [known, *(one.hazard for one in alike)] if known else []
-    hazard = next((one for one in candidates if script_of(one.id)), None)
-    if hazard is None:
+def _untold(possible: Sequence[Match]) -> list[str]:
+    """What is only possible, by what the trial tells of it."""
+    lines = []
+    for why in dict.fromkeys(one.why for one in possible):
+        titles = "; ".join(one.hazard.title for one in possible if one.why == why)
+        lines += [f"{prose(why, 400)}. It could be: {prose(titles, 600)}.", ""]
+    return lines
+
+
+def _script(known: Hazard | None, alike: Sequence[Match], torch: str) -> list[str]:
+    """The script of the hazard; where it has none that can show it on this torch, of the next that would look the same,
+    which is said. Where only scripts for other releases are there, that they are."""
+    candidates = [known, *(one.hazard for one in alike if not by_row(one))] if known else []
+    scripts = [one for one in candidates if script_of(one.id)]
+    hazard = next((one for one in scripts if _on(one, torch)), None)
+    if hazard is None and not scripts:
         return []
-    lines = ["## Minimal script", "", "It needs nothing but torch, and ends with exit code 1 when it happens.", ""]
+    lines = ["## Minimal script", ""]
+    if hazard is None:
+        needs = " and ".join(dict.fromkeys(part for part in (scripts[0].versions, versions_of(scripts[0].id)) if part))
+        said = f"None is attached: that of this problem needs torch {needs}, and this trial ran on torch {torch}."
+        return [*lines, plain(said), ""]
+    lines += ["It needs nothing but torch, and ends with exit code 1 when it happens.", ""]
     if hazard is not known:
-        lines[2] += f" It shows the nearest that can be shown so: {plain(hazard.title)}."
+        lines[2] += f" It shows the nearest that can be shown so: {prose(hazard.title)}."
     return [*lines, block(script_of(hazard.id), 20_000, "python"), ""]
+
+
+def _on(hazard: Hazard, torch: str) -> bool:
+    """Both the hazard and its script are of this release; "" for one that is not known."""
+    return not torch or (parse_specifier(hazard.versions).contains(torch) and shows_on(hazard.id, torch))
 
 
 def _environment(trial: Trial) -> list[str]:

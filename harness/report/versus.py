@@ -29,8 +29,9 @@ def print_comparison(console: Console, found: RunComparison, before: RunData, af
         console.print(Text("not told: no change that can be told. x: ratio of medians, after to before.", style="dim"))
     decided = [(names[item.scenario_id], comparison.decided_by(item)) for item in items if item.deciding]
     _section(console, "Decided by", [f"{name}: {text}" for name, text in decided])
-    whys = [f"{names[item.scenario_id]}: {item.why_not}" for item in items if item.why_not and not found.fair.refused]
-    _section(console, "Not comparable", [*found.fair.refused, *whys[:MOST_ALONE]])
+    whys = [f"{names[item.scenario_id]}: {item.why_not}" for item in items if item.why_not and found.comparable]
+    # What forbids it all is in the answer already, but where there is nothing in common.
+    _section(console, "Not comparable", [*(() if found.scenarios else found.fair.refused), *whys[:MOST_ALONE]])
     _section(console, "Not fair, so speed is shown and not counted", _unfair(found))
     _section(console, "What differs", list(found.fair.asked))
     for side, ones in (("before", found.only_before), ("after", found.only_after)):

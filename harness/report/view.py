@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,8 @@ class RunView:
     """A finished or interrupted run, ready to be shown.
 
     `where` names the machine; `run_dir`, `resume` (the command that continues) and `report` (the page, "" when there is
-    none) are as a user would type them; `names` maps scenario ids to short names.
+    none) are as a user would type them, and so is `bisect`, the command that finds the cheapest safe strategy; `jobs`:
+    how many trials run at the same time; `names` maps scenario ids to short names.
     """
 
     matrix: str
@@ -31,6 +33,8 @@ class RunView:
     verbose: bool = False
     resume: str = ""
     report: str = ""
+    jobs: int = 1
+    bisect: str = ""
     names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,6 +51,10 @@ class RunView:
     ) -> RunView:
         """A view whose torch and machine come from environment.json; `rest` are the other fields."""
         gpus = [str(gpu["name"]) for gpu in environment["gpus"]]
+        options = environment.get("options") or {}
+        matrix = options.get("matrix")
+        rest.setdefault("jobs", options.get("jobs") or 1)
+        rest.setdefault("bisect", f"harness bisect locks {shlex.quote(str(matrix))}" if matrix else "")
         where = ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
         return cls(
             summary=summary,

@@ -10,12 +10,13 @@ import pytest
 from fake_runs import FakeExecutor, make_row
 
 from harness import cli
+from harness.analysis.minimise import NothingToMinimise
 from harness.control.replay import OldTrial
 from harness.control.request import Row, TrialRequest
-from harness.core.plan import ENDINGS
+from harness.core.plan import ENDINGS, ORDER_DONE
 from harness.core.recording import Recording
 from harness.core.scenario import Scenario
-from harness.hazards import HAZARDS
+from harness.hazards import HAZARDS, find
 
 Ran = Callable[..., tuple[int, str, str]]
 
@@ -128,3 +129,94 @@ def test_replay_takes_a_timeout_and_can_be_quiet(
     assert (code, quietly, err) == (0, out, "")
     assert [request.timeout_s for request in requests] == [7, 300]
     assert executor.closed
+
+
+@pytest.fixture
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.control.skips.skip_reason", lambda scenario, environment, settings: "")
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_what_the_catalogue_excludes_is_said_first_and_run_all_the_same(ran: Ran, executor: FakeExecutor) -> None:
+    code, out, _ = ran("reproduce", "first-step-hole", "-n", "1", "-q", "--out", "one")
+    assert out.splitlines()[0] == "first-step-hole: it cannot happen here: torch 2.13.0+cpu is not <2.13"
+    assert out.splitlines()[1].startswith("first-step-hole: undecided 1/1")
+    assert (code, bool(executor.ran)) == (1, True)
+    _, out, _ = ran("reproduce", "first-step-hole", "-n", "1", "-q", "--out", "two", "--json")
+    assert json.loads(out)["why_not"] == "torch 2.13.0+cpu is not <2.13"
+    _, out, _ = ran("reproduce", "rng-rewind", "-n", "1", "-q", "--out", "three", "--json")
+    assert json.loads(out)["why_not"] == ""
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_an_effect_that_was_looked_for_is_told_with_what_was_measured(
+    ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    facts = {"effect": True, "undone": ["manual_seed"], "largest_difference": 2.14e-6, "torch": {}, "regions": ["step"]}
+    rest: dict[str, object] = {}
+    executor.outcome = lambda request: make_row(
+        request, facts={} if "counterfactual" in request.trial_id else facts, schedule={"order": ORDER_DONE}, **rest
+    )
+    code, out, _ = ran("reproduce", "compiling-leak", "-n", "1", "-q", "--out", "one")
+    effect = find("compiling-leak").effect
+    assert code == 0
+    assert f"then {effect}" in " ".join(out.split())
+    assert "measured: undone manual_seed; largest difference 2.14e-06\n" in out
+    document = json.loads(Path("one/reproduce.json").read_text("utf-8"))
+    assert (document["effect"], sorted(document["measured"])) == (effect, ["largest_difference", "undone"])
+    rest["reason"] = "it said why"
+    _, out, _ = ran("reproduce", "compiling-leak", "-n", "1", "-q", "--out", "two")
+    assert "then it said why" in out
+    assert effect[:40] not in out
+
+
+FAILED = {
+    "torch": "2.13.0", "outcomes": ["graph_corrupt"],
+    "errors": [{"label": "graph_corrupt", "type": "NameError", "message": "module is not installed as a submodule"}],
+}  # fmt: skip
+NEXT = [
+    "the hazard behind it, where one is known: harness explain t",
+    "to make that hazard happen by its own plan: harness reproduce module-call-under-trace",
+]
+
+
+def test_a_failure_that_a_replay_did_not_bring_back_has_a_next_step(
+    ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path("t")
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(FAILED), encoding="utf-8")
+    executor.outcome = lambda request: make_row(request, schedule={"order": "same"})
+    old = OldTrial(folder, Scenario(schedule="pct:1:3"), {}, {}, ("graph_corrupt",), {}, Recording(()))
+    monkeypatch.setattr("harness.control.replay.read_trial", lambda folder: old)
+    monkeypatch.setattr("harness.control.interpreter.find_python", lambda python: "python3")
+    monkeypatch.setattr("harness.control.interpreter.describe_python", lambda python: {"torch": "2.13.0"})
+    monkeypatch.setattr("harness.core.recording.check_same", lambda recording, torch, force: "")
+    code, out, _ = ran("replay", "t", "-q", "--out", "one")
+    assert (code, out.splitlines()[1:]) == (1, ["outcome: ok; recorded graph_corrupt", *NEXT])
+    _, out, _ = ran("replay", "t", "-q", "--json", "--out", "two")
+    assert json.loads(out)["next"] == ["harness explain t", "harness reproduce module-call-under-trace"]
+    (folder / "result.json").unlink()
+    assert ran("replay", "t", "-q", "--out", "three")[1].splitlines()[2:] == NEXT[:1]
+
+
+def test_a_search_that_finds_nothing_has_a_next_step(
+    ran: Ran, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path("t")
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(FAILED), encoding="utf-8")
+    old = OldTrial(folder, Scenario(schedule="pct:1:3"), {}, {}, ("graph_corrupt",), {}, Recording(()))
+
+    def nothing(*arguments: object, **options: object) -> None:
+        raise NothingToMinimise("both orders pass")
+
+    monkeypatch.setattr("harness.control.minimise.read_pair", lambda failing, passing: (old, None))
+    monkeypatch.setattr("harness.control.minimise.minimise", nothing)
+    monkeypatch.setattr("harness.control.interpreter.find_python", lambda python: "python3")
+    code, out, _ = ran("minimise", "t", "-q", "--out", "one")
+    said = "nothing found: both orders pass; try again, or name another trial that passed with --against"
+    assert (code, out.splitlines()) == (1, [said, *NEXT])
+    _, out, _ = ran("minimise", "t", "-q", "--json", "--out", "two")
+    assert json.loads(out)["next"] == ["harness explain t", "harness reproduce module-call-under-trace"]

@@ -89,6 +89,21 @@ def test_nothing_comparable_is_exit_3(capsys: pytest.CaptureFixture[str]) -> Non
     assert "other pipeline settings: hidden_size 64 → 32" in " ".join(out.split())
 
 
+def test_of_a_users_workload_only_what_is_written_is_compared_and_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    own = Scenario(workload="my.module:Mine")
+    matrix = 'schema = 1\n[defaults]\nworkload = "my.module:Mine"\n[axes]\nlock = ["none"]\n'
+    write_folder(Path("a"), [row(own, n) for n in range(5)], matrix=matrix + "[pipeline]\nrate = 0.05\n")
+    write_folder(Path("b"), [row(own, n) for n in range(5)], matrix=matrix)
+    code, out, _ = harness(capsys, "compare", "a", "b")
+    text = " ".join(out.split())
+    assert code == 3
+    assert "Nothing can be compared: other pipeline settings: rate 0.05 → not set." in text
+    assert text.count("pipeline settings") == 1
+    assert "hidden_size" not in text
+    write_folder(Path("c"), [row(own, n) for n in range(5)], matrix=matrix + '[pipeline]\nrate = "0.05"\n')
+    assert 'rate 0.05 → "0.05"' in " ".join(harness(capsys, "compare", "a", "c")[1].split())
+
+
 def test_a_default_that_is_written_down_is_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
     run("a", 0)
     run("b", 0, matrix=MATRIX + "[pipeline]\nhidden_size = 64\n")

@@ -244,6 +244,74 @@ def test_a_trial_of_a_torch_that_cannot_have_the_hazard(explain: Callable[..., R
         assert ("first-step-hole" in [found["id"] for found in matches]) is known
 
 
+PATCHER = '''\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 3, in <module>
+    part()
+  File "/opt/torch/nn/attention/flex_attention.py", line 2623, in flex_attention
+    out()
+  File "/opt/torch/_higher_order_ops/flex_attention.py", line 759, in create_fw_bw_graph
+    make_fx()
+  File "/opt/torch/fx/_symbolic_trace.py", line 908, in trace
+    with _new_patcher() as patcher:
+  File "/opt/torch/fx/_symbolic_trace.py", line 1249, in _new_patcher
+    raise AssertionError("CURRENT_PATCHER is None in finally block")
+AssertionError: CURRENT_PATCHER is None in finally block
+'''
+
+
+def test_uncompiled_attention_comes_before_the_trace_that_it_is(explain: Callable[..., Ran]) -> None:
+    def ids(text: str) -> list[str]:
+        return [one["id"] for one in json.loads(explain("-", "--json", stdin=text.encode())[1])["matches"]]
+
+    assert ids(PATCHER) == ["eager-flex-unsafe", "fx-flag-stuck"]
+    function = PATCHER.replace("nn/attention/flex_attention.py", "fx/interpreter.py").replace("in flex_attention", "in run")
+    assert ids(function) == ["fx-flag-stuck"], "compiled, or no attention"
+
+
+def test_a_row_s_dense_calls_are_named_before_what_came_of_them(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    row = {
+        "torch": "2.14.1", "outcomes": ["dense", "graph_corrupt"], "dense_calls": 70,
+        "errors": [{"label": "graph_corrupt", "thread": "drafter-0", "traceback": PATCHER, "tracers": []}],
+    }  # fmt: skip
+    (tmp_path / "result.json").write_text(json.dumps(row), encoding="utf-8")
+    (tmp_path / "spec.json").write_text(json.dumps({"scenario": {"dynamo": "limit_in_main"}}), encoding="utf-8")
+    code, out, _ = explain(str(tmp_path))
+    assert code == 0
+    assert out.startswith("dense-by-thread-config  ")
+    assert "why      70 calls of attention ran uncompiled" in out
+    assert "also fits eager-flex-unsafe" in out
+    assert "what the row of the trial tells" in out
+    (tmp_path / "spec.json").unlink()
+    out = explain(str(tmp_path))[1]
+    assert out.startswith("eager-flex-unsafe  ")
+    block = out.split("\n70 calls of attention ran uncompiled\n")[1]
+    assert "  possible harness hazards dense-by-recompile-limit\n" in block
+    (tmp_path / "stdout.txt").write_text("[0/8] torch._dynamo hit config.recompile_limit (8)", encoding="utf-8")
+    (tmp_path / "spec.json").write_text(json.dumps({"scenario": {"dynamo": "default"}}), encoding="utf-8")
+    assert explain(str(tmp_path))[1].startswith("dense-by-recompile-limit  ")
+
+
+LEAKED = "the state of torch's random generator changed while comp compiled; the compile put the old state back"
+
+
+def test_a_run_of_one_trial_is_that_trial_and_a_leak_has_its_hazard(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    trial = tmp_path / "trials" / "process-7"
+    trial.mkdir(parents=True)
+    problems = [{"label": "state_leak", "text": LEAKED}]
+    row = {"torch": "2.13.0", "outcomes": ["state_leak"], "errors": [], "problems": problems}
+    (trial / "result.json").write_text(json.dumps(row), encoding="utf-8")
+    (tmp_path / "results.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    code, out, err = explain(str(tmp_path))
+    assert (code, err) == (0, "")
+    assert out.startswith("rng-rewind  ")
+    assert out.splitlines()[-1] == "read: what the row of the trial tells"
+    assert (code, out) == explain(str(trial))[:2]
+    (tmp_path / "trials" / "process-8").mkdir()
+    code, _, err = explain(str(tmp_path))
+    assert (code, "name one of its trials/" in err) == (2, True)
+
+
 def test_a_damaged_result(explain: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"errors": [', encoding="utf-8")
     code, _, err = explain(str(tmp_path))

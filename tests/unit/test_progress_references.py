@@ -91,6 +91,17 @@ def test_a_log_tells_of_a_failure_when_it_is_there_and_again_only_if_more_is_kno
     assert stream.getvalue().count("numerics ") == 1
 
 
+def test_a_workload_without_a_reference_is_one_note_and_no_failed_step() -> None:
+    why = 'workload "my.module:Mine" has no serial reference'
+    stream = io.StringIO()
+    log = PlainProgress(stream)
+    for number in range(2):
+        request = Starts(f"reference-{number}", LONG)
+        log.reference_started(request)
+        log.reference_ended({**row(LONG, 0, "skipped", reason=why), "trial": request.trial_id})
+    assert stream.getvalue() == f"note: losses are not checked: {why}\n"
+
+
 def test_a_log_of_every_trial_has_the_references_in_80_columns() -> None:
     stream = io.StringIO()
     log = PlainProgress(stream, every=True)

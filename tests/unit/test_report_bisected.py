@@ -84,6 +84,59 @@ def test_a_plan_of_another_scenario_says_nothing_of_this_one(tmp_path: Path) -> 
     assert next(view for view in page.scenarios if view.name == "lock=none").state == "notrun"
 
 
+def cells(page: Any) -> dict[str, tuple[str, str]]:
+    return {view.name.removeprefix("lock="): (view.state, view.count.partition(" ")[0]) for view in page.scenarios}
+
+
+def test_the_grid_has_the_verdicts_of_a_bisection_by_a_rate_of_its_own(tmp_path: Path) -> None:
+    gate, first = NONE.replace(lock="compile_gate"), NONE.replace(lock="first_step")
+    rows = [*(row(gate, n) for n in range(7)), *(row(first, n) for n in range(3)), row(NONE, 0, "fx_error")]
+    ladder = [
+        entry("none", "unsafe", trials=1, failures=1),
+        entry("first_step", "undecided", trials=3),
+        entry("compile_gate", "safe", trials=7, certified=7),
+    ]
+    answer = {**ANSWER, "ladder": ladder, "p_min": 0.35}
+    write_folder(tmp_path, rows, matrix=MATRIX)
+    (tmp_path / "bisect.json").write_text(json.dumps({"schema": 1, "what": "locks", "answer": answer}))
+    page = build_page(read_run(tmp_path))
+    assert cells(page) == {
+        "none": ("unsafe", "1/1"),
+        "per_call": ("notrun", ""),
+        "first_step": ("undecided", "0/3"),
+        "compile_gate": ("safe", "0/7"),
+    }
+    meanings = {name: meaning for name, _, _, meaning in page.legend}
+    assert meanings["safe"].endswith("7 fresh trials or more, none failed")
+    html = render(page)
+    assert "nothing permits" not in html
+    assert 'id="expectations"' not in html
+    assert 'href="#expectations"' not in html
+    assert "--repeats 59" not in html
+
+
+def test_fewer_trials_than_a_rarer_failure_takes_are_not_called_safe(tmp_path: Path) -> None:
+    gate = NONE.replace(lock="compile_gate")
+    answer = {**ANSWER, "ladder": [entry("compile_gate", "undecided", trials=60)], "p_min": 0.01, "verdict": "undecided"}
+    write_folder(tmp_path, [row(gate, n) for n in range(60)], matrix=MATRIX)
+    (tmp_path / "bisect.json").write_text(json.dumps({"schema": 1, "what": "locks", "answer": answer}))
+    assert cells(build_page(read_run(tmp_path)))["compile_gate"] == ("undecided", "0/60")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "state"), [("delays:7:rare", "safe"), ("delays:7:dense", "undecided"), ("none", "undecided")]
+)
+def test_safe_is_under_the_schedule_that_it_was_certified_under(tmp_path: Path, schedule: str, state: str) -> None:
+    gate = NONE.replace(lock="compile_gate", schedule=schedule)
+    schedules = {name: {"trials": 7, "failures": 0} for name in ("", "delays:*:rare", "delays:*:dense")}
+    one = entry("compile_gate", "safe", trials=7, schedule="delays:*:rare", schedules=schedules)
+    write_folder(tmp_path, [row(gate, n) for n in range(3)], matrix='schema = 1\n[axes]\nlock = "compile_gate"\n')
+    document = {"schema": 1, "what": "locks", "answer": {**ANSWER, "ladder": [one], "p_min": 0.35}}
+    (tmp_path / "bisect.json").write_text(json.dumps(document))
+    view = next(view for view in build_page(read_run(tmp_path)).scenarios if view.id == gate.id)
+    assert view.state == state
+
+
 def test_ladder_and_plans_are_on_the_page(tmp_path: Path) -> None:
     page = build_page(read_run(bisected(tmp_path)))
     assert page.bisected is not None

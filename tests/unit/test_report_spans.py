@@ -122,6 +122,24 @@ def test_who_is_in_the_engine_waits_where_autograd_has_threads_of_its_own() -> N
     assert {one.thread: one.waits for one in moments.at(on_a_device, 7 * MS)}["drafter-0"] == ("autograd's thread",)
 
 
+def test_a_gate_that_two_hold_is_shared_and_the_first_hold_of_it_is_exclusive() -> None:
+    def gate(at: float, who: str, what: str) -> dict[str, Any]:
+        return event(at, who, f"strategy_lock.{what}", lock="gate")
+
+    first = [gate(1, "drafter-0", "acquired"), gate(3, "drafter-0", "released")]
+    both = [gate(4, "drafter-0", "acquired"), gate(5, "drafter-1", "acquired"), gate(7, "drafter-0", "released")]
+    last = [gate(8, "drafter-1", "released"), gate(9, "drafter-0", "acquired"), event(11, "drafter-0", "step.done")]
+    story = tell([*first, *both, *last], ROLES)
+
+    def held(at: float) -> dict[str, tuple[str, ...]]:
+        return {one.thread: one.holds for one in moments.at(story, int(at * MS))}
+
+    assert held(2) == {"drafter-0": ("lock gate (exclusive)",)}
+    assert held(6) == {"drafter-0": ("lock gate (shared)",), "drafter-1": ("lock gate (shared)",)}
+    assert held(7.5) == {"drafter-1": ("lock gate (shared)",)}, "it keeps the mode that it began with"
+    assert held(10) == {"drafter-0": ("lock gate",)}, "of a key that may be known: the log does not prove which"
+
+
 def test_other_errors_are_placed_where_they_left_their_innermost_region() -> None:
     story = tell(collision(), ROLES)
     assert moments.moment_of(story, {**ERROR, "label": "error", "tracers": []}) == int(46.1 * MS) - 1

@@ -103,3 +103,9 @@ def test_a_bad_axis_value_is_one_clear_error(text: str) -> None:
 def test_a_bad_setting_is_told_the_nearest() -> None:
     with pytest.raises(UserError, match='did you mean "dense"'):
         parse_schedule("delays:1:dens")
+
+
+@pytest.mark.parametrize("text", ["delays:*:dense", "pct:*:3"])
+def test_the_star_of_a_bisection_is_explained(text: str) -> None:
+    with pytest.raises(UserError, match=r"another seed in each trial.*harness bisect.*names one seed: (delays|pct):0:"):
+        parse_schedule(text)

@@ -106,6 +106,60 @@ def test_other_widths_lose_no_verdict(width: int) -> None:
         assert word in text
 
 
+def test_what_more_trials_would_cost_is_said_with_how_to_ask_less() -> None:
+    """54 of each that has 5 trials and 58 of the one that has 1, of 2 s each; what did not run is not counted."""
+    text = " ".join(shown(view(jobs=2, bisect="harness bisect locks m.toml")).split("\nNext\n")[1].split())
+    cost = "about 220 more trials, about 4 min with -j 2, those of 2 unsafe scenarios included"
+    assert f"trials each without a failure: {cost} harness run --resume" in text
+    assert "with --only lock=first_step added" in text
+    assert "if the question is which lock is enough: harness bisect locks m.toml" in text
+
+
+def test_one_scenario_has_nothing_to_choose_from() -> None:
+    one = RunView("m", "r", summarise([row(NONE)]), (), {}, "2.13.0", "here", bisect="harness bisect locks m")
+    text = " ".join(shown(one).split())
+    assert "about 58 more trials" in text
+    assert "--only" not in text
+    assert "harness bisect" not in text
+
+
+def test_a_row_that_fails_by_a_setting_is_not_held_against_its_lock() -> None:
+    limit = Scenario(lock="compile_gate", dynamo="limit_in_main")
+    rows = [row(NONE), row(limit, 0, "dense")]
+    judged = {limit.id: [Judgement("met", "must dense: held in 1 trial (per thread (dense-by-thread-config))")]}
+    names = ("lock", "dynamo")
+    text = shown(RunView("m", "r", summarise(rows), names, judged, "2.14.1", "here", bisect="bisect m"), width=200)
+    assert "bisect m --only dynamo=default\n" in text, "else no lock is safe in all of its scenarios"
+    fails = "fails by dynamo=limit_in_main and not by its lock (dense-by-thread-config)."
+    words = f"lock=compile_gate dynamo=limit_in_main: {fails}"
+    assert words in text
+    assert text.index(words) < text.index("\nNext\n")
+    of_another = {limit.id: [Judgement("met", "must dense")]}
+    assert "not by its lock" not in shown(RunView("m", "r", summarise(rows), names, of_another, "2.14.1", "here"))
+
+
+def worker(steps: int, tokens: int = 8, role: str = "drafter") -> dict[str, object]:
+    return {"role": role, "steps_ok": steps, "tokens": tokens * steps}
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        ({"a": worker(2), "b": worker(3)}, "no step ended while all 2 workers were warm and at work"),
+        ({"a": worker(1, role="")}, "no step ended while the one worker was warm"),
+        ({"a": worker(2, 0, "x"), "b": worker(2, 0, "x")}, "its steps count no tokens"),
+        ({"a": worker(2), "b": worker(0)}, "1 of 2 workers had no good step"),
+    ],
+)
+def test_why_there_is_no_throughput(workers: dict[str, object], words: str) -> None:
+    rows = [row(NONE, 0, tokens_per_s=None, workers=workers), row(GATE, 0, workers=workers)]
+    text = " ".join(shown(RunView("m", "r", summarise(rows), ("lock",), {}, "2.13.0", "here")).split())
+    assert f"No tok/s lock=none: {words}" in text
+    assert "lock=compile_gate: no" not in text
+    one_has_a_rate = [rows[0], row(NONE, 1, workers=workers)]
+    assert "No tok/s" not in shown(RunView("m", "r", summarise(one_has_a_rate), ("lock",), {}, "2.13.0", "here"))
+
+
 def test_no_colour_where_there_is_no_terminal() -> None:
     assert "\x1b" not in shown(view())
 
@@ -317,6 +371,20 @@ def test_a_terminal_gets_a_live_display() -> None:
     assert "5 s default--r2" in text
     assert "Ctrl-C again stops at once" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_the_live_table_has_the_names_of_the_table_at_the_end() -> None:
+    scenarios = [Scenario(steps=12), Scenario(steps=12, checkpoint="reentrant"), Scenario(steps=12, lock="first_step")]
+    for varying in (("lock", "checkpoint"), ()):
+        console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, height=30)
+        with LiveProgress(console, "quick") as progress:
+            progress.varying = varying
+            for scenario in scenarios[: None if varying else 1]:
+                progress.ended(row(scenario))
+        with console.capture() as captured:
+            console.print(progress.render())
+        named = {line.split("  ")[0] for line in captured.get().splitlines() if line.startswith("lock=")}
+        assert named == ({"lock=none", "lock=none checkpoint=reentrant", "lock=first_step"} if varying else {"lock=none"})
 
 
 def test_the_display_suits_the_stream() -> None:

@@ -13,8 +13,9 @@ from fake_runs import FX_ERROR, row
 
 from harness import cli
 from harness.core.scenario import Scenario
+from harness.core.versions import parse_specifier
 from harness.hazards import HAZARDS
-from harness.hazards.minimal import FOLDER, names, script_of
+from harness.hazards.minimal import FOLDER, names, script_of, shows_on, versions_of
 from harness.report.upstream import without_observers
 
 COLLISION = """\
@@ -181,13 +182,70 @@ def test_a_plan_has_its_witness_and_its_hazard(capsys: pytest.CaptureFixture[str
 
 
 def test_a_hazard_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = trial([row(NONE, 0, "dense", dense_calls=4)])
+    folder = trial([row(NONE, 0, "dense", dense_calls=4, torch="2.13.0+cpu")])
     _, out, _ = upstream(capsys, str(folder))
     assert "## Minimal script" not in out
     assert "4 attention calls ran uncompiled." in out
     code, _, _ = upstream(capsys, str(folder), "--hazard", "dense-by-thread-config", "--out", "issue.md")
     assert code == 0
     assert script_of("dense-by-thread-config").rstrip() in Path("issue.md").read_text("utf-8")
+
+
+def test_a_script_is_of_the_trial_s_torch_or_left_out_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row(NONE, n, "dense", dense_calls=4, torch=torch) for n, torch in enumerate(("2.11.0+cpu", "2.14.1+cpu"))]
+    folder = trial(rows)
+    _, out, _ = upstream(capsys, str(folder), "--hazard", "dense-by-thread-config")
+    said = out.split("## Minimal script")[1].split("## ")[0].strip()
+    assert said == (
+        "None is attached: that of this problem needs torch &gt;=2.12, and this trial ran on torch 2.11.0+cpu."
+    )
+    assert "This trial ran on torch 2.11.0+cpu, which is none of them." in out
+    (folder.parent / rows[1]["trial"]).mkdir()
+    (folder.parent / rows[1]["trial"] / "spec.json").write_text("{}")
+    _, out, _ = upstream(capsys, str(folder.parent / rows[1]["trial"]), "--hazard", "dense-by-thread-config")
+    assert script_of("dense-by-thread-config").rstrip() in out
+
+
+def test_a_script_says_itself_on_which_releases_it_shows_its_hazard() -> None:
+    for hazard in HAZARDS:
+        specifier = parse_specifier(versions_of(hazard.id))
+        for release in ("2.9.1", "2.11.0", "2.13.0", "2.14.1") if script_of(hazard.id) else ():
+            assert shows_on(hazard.id, release) is specifier.contains(release)
+            # What its text promises is what the catalogue says; a hazard that a script shows on fewer releases would be named
+            # here, and the bug report would leave the script out.
+            assert specifier.contains(release) is hazard.applies(release, cuda=2), (hazard.id, release)
+    assert versions_of("compile-lock-engine-deadlock") == ">=2.6"
+    assert versions_of("no-such-hazard") == ""
+    assert shows_on("first-step-hole", "")
+
+
+def test_what_the_trial_tells_beside_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = NONE.replace(dynamo="limit_in_main")
+    patched = {"label": "state_leak", "text": "nn.Module.__call__: another function than before: an FX trace patched it"}
+    named = {"label": "hazard", "text": "this is fx-flag-stuck: two traces; remedy: Let one thread trace at a time."}
+    rest = {"dense_calls": 70, "torch": "2.14.1", "problems": [patched, named]}
+    one = row(scenario, 0, "dense", "graph_corrupt", errors=[STUCK], **rest)
+    _, out, _ = upstream(capsys, str(trial([one])))
+    assert out.startswith("# two traces interleave, and what they changed stays changed")
+    assert "It also shows: a recompile limit that is raised on the main thread does not hold in workers: 70 calls" in out
+    assert "remedy:" not in out, "the catalogue's words for a user are no report"
+    assert "* state_leak: `nn.Module.__call__`: another function" in out
+    assert script_of("fx-flag-stuck").rstrip() in out, "of the error, not of what the trial shows beside it"
+
+
+def test_dense_calls_alone_name_their_hazard_or_those_that_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = NONE.replace(dynamo="limit_in_main")
+    rows = [row(one, 0, "dense", dense_calls=4, torch="2.13.0") for one in (scenario, NONE)]
+    folder = trial(rows)
+    _, out, _ = upstream(capsys, str(folder))
+    assert out.startswith("# a recompile limit that is raised on the main thread does not hold in workers: ")
+    assert script_of("dense-by-thread-config").rstrip() in out
+    other = folder.parent / rows[1]["trial"]
+    other.mkdir()
+    (other / "spec.json").write_text("{}")
+    _, out, _ = upstream(capsys, str(other))
+    assert out.startswith("# Multi-threaded training: ")
+    assert "4 calls of attention ran uncompiled. It could be: drafters share one code object" in out
 
 
 def test_what_only_watched_is_not_in_the_stack() -> None:

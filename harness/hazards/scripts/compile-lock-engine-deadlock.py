@@ -1,4 +1,4 @@
-"""Compiling flex_attention deadlocks with another thread's first compiled backward. torch 2.6 to 2.14; no GPU is needed.
+"""Compiling flex_attention deadlocks with another thread's first compiled backward. torch >= 2.6; no GPU is needed.
 
 A compiles flex_attention with gradient: it holds torch's compile lock, and the operator's own joint trace needs the
 device's autograd thread, which runs B's backward, whose lazy compile waits for the lock. Exit code 1: they deadlock.
