@@ -238,7 +238,7 @@ def test_a_process_that_keeps_events_is_known_by_them(tmp_path: Path) -> None:
     assert "drafter-0 waits for recompute to end" in finding.text
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the layout of objects is known up to Python 3.13")
+@pytest.mark.skipif(sys.version_info >= (3, 15), reason="the layout of objects is known up to Python 3.14")
 def test_attributes_are_read_from_memory(tmp_path: Path) -> None:
     with program(tmp_path, OBJECTS) as pid, open_memory(pid) as memory:  # type: ignore[union-attr]
         assert memory is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 from harness.core.workload import Context, Scenario, Worker
@@ -24,7 +25,10 @@ class Nothing:
         """Nothing waits."""
 
     def _run(self, name: str) -> None:
+        region = self._ctx.region
         for _ in range(self._scenario.steps):
-            with self._ctx.region("step", name):
-                pass
+            with region("step", name):  # all regions, so that every lock strategy has something to hold
+                for inner in ("mask", "forward", "loss", "backward"):
+                    with region(inner, name), region("attention", name) if inner == "forward" else nullcontext():
+                        pass
             self._ctx.step(name, tokens=1, loss=0.0)
