@@ -208,7 +208,7 @@ class _FairLock:
                     made = hold  # a sibling thread has told of its release but not made it: this is a new hold
                 else:
                     shared = key in self._known  # None never is
-                    if not (self._exclusive or self._queue or (self._holders and not shared)):
+                    if not self._queue and (not self._holders or (shared and not self._exclusive)):
                         made = _Hold(owner, worker, key, not shared)
                         self._holders[owner] = made
                     elif self._aborted:
@@ -302,7 +302,9 @@ class _FairLock:
     @property
     def _exclusive(self) -> bool:
         """Whether there is an exclusive holder, which is then the only one."""
-        return any(hold.exclusive for hold in self._holders.values())
+        for hold in self._holders.values():
+            return hold.exclusive  # of the first: others share
+        return False
 
     def _remove(self, hold: _Hold, done: bool) -> None:
         if hold.exclusive and done and hold.key is not None:

@@ -34,7 +34,9 @@ _LEAKS: tuple[tuple[str, str, str], ...] = (
     ("limits-stuck", "state_leak", r"^Dynamo's settings: "),
 )
 """Hazard, the label of the problem, and what its text says."""
-_NAMED = re.compile(r"this is ([\w-]+): ")
+NAMED = re.compile(r"this is ([\w-]+): ")
+"""How a watch names a hazard for certain."""
+
 _PATCHED = r"^nn\.Module\.__call__: "
 _PATCHERS = ("fx-flag-stuck", "eager-flex-unsafe", "patches-reapplied")
 
@@ -109,7 +111,7 @@ def _dense(row: Mapping[str, Any], outcomes: list[Any], log: str) -> Iterator[Si
     first = outcomes[:1] == ["dense"]
     for text in texts[:1]:
         yield Sign("dense-by-config", text, first=first)
-    settings = _settings(row)
+    settings = _settings(row, only_dense="dense" in outcomes)
     if settings and "dense" not in outcomes:
         yield Sign("dense-by-thread-config", settings, missing="nothing ran uncompiled so far", certain=False)
     if "dense" not in outcomes or not isinstance(calls, int) or calls < 1 or texts:
@@ -136,9 +138,17 @@ def _dense(row: Mapping[str, Any], outcomes: list[Any], log: str) -> Iterator[Si
             yield Sign(name, why, certain=False, missing=missing)
 
 
-def _settings(row: Mapping[str, Any]) -> str:
-    """Which threads compiled under another limit than the main thread's, as a watch found it."""
+def _settings(row: Mapping[str, Any], *, only_dense: bool) -> str:
+    """Which threads compiled under another limit than the main thread's, as a watch found it.
+
+    `only_dense`: of the threads that ran dense, where the row has their names, because what ran dense in another thread has
+    another cause.
+    """
+    workers = _dict(row.get("workers"))
+    dense = {name for name, worker in workers.items() if _dict(worker).get("dense_calls")} if only_dense else set()
     for worker, settings in _dict(_dict(row.get("facts")).get("settings")).items():
+        if dense and worker not in dense:
+            continue
         for name in _LIMITS:
             one = _dict(_dict(settings).get(name))
             if one:
@@ -160,7 +170,7 @@ def _problems(row: Mapping[str, Any], outcomes: list[Any]) -> Iterator[Sign]:
 def _named(row: Mapping[str, Any]) -> Iterator[Sign]:
     """What a watch has named already, by stacks that may not have been kept."""
     for label, text in _texts(row):
-        found = _NAMED.match(text) if label == "hazard" else None
+        found = NAMED.match(text) if label == "hazard" else None
         if found:
             yield Sign(found[1], "the watch of the program named it by what it saw")
 

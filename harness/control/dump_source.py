@@ -88,12 +88,13 @@ def _from_text(text: str, name: str) -> Source:
     processes = [process for document in documents for process in _processes(document)]
     if processes:
         return _join([_from_process(process) for process in processes], text)
-    if _DUMP_HEAD.search(text) and _DUMP_STACK.search(text):
+    found = parse(text)
+    if not found.exceptions and _DUMP_HEAD.search(text) and _DUMP_STACK.search(text):
         raise UserError(
             f"{name}: this is what `harness dump` printed, which names its hazards itself and has no whole stacks;"
             " give the output of `harness dump PID --json`, or of `py-spy dump`"
         )
-    return Source(parse(text), text)
+    return Source(found, text)
 
 
 def _documents(text: str) -> list[Mapping[str, Any]]:

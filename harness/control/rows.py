@@ -55,9 +55,10 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
         row["schedule"] = told  # the plan's order came about, and then the process went
     labels, reason = _labels(request.folder, result, ending)
     if idle := _idle_lock(request, row):
-        row["problems"] = [*row.get("problems", []), {"label": "lock", "text": idle}]
         if labels == ["ok"]:
             labels, reason = ["skipped"], idle
+        else:
+            row["problems"] = [*row.get("problems", []), {"label": "lock", "text": idle}]
     row["outcomes"] = labels
     row["outcome"] = primary(labels)
     row["reason"] = reason or row["reason"]
@@ -178,7 +179,7 @@ def _idle_lock(request: TrialRequest, row: Row) -> str:
         return ""
     entered = ", ".join(row.get("facts", {}).get("regions", [])) or "none"
     return (
-        f"lock={scenario.lock} held nothing: no worker entered region {' or '.join(looked_at)} (entered: {entered}); "
+        f"the lock strategy held nothing: no worker entered region {' or '.join(looked_at)} (entered: {entered}); "
         "name the regions of a step in the workload, or leave this strategy out"
     )
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from harness.analysis.explain import Match
 
 HAZARD = "hazard"
-_NAMED = re.compile(r"this is ([\w-]+): ")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,9 @@ def named(row: Mapping[str, Any]) -> list[Named]:
 
     `row` is of results.jsonl; hazards that its problems name already are left out.
     """
-    known = {found[1] for one in row.get("problems") or () if (found := _NAMED.match(str(one.get("text"))))}
+    from harness.analysis.row_signs import NAMED  # with the catalogue: the start of a program does not wait for it
+
+    known = {found[1] for one in row.get("problems") or () if (found := NAMED.match(str(one.get("text"))))}
     kept: list[Named] = []
     for match, of in (*_of_errors(row), *_of_signs(row)):
         if match.hazard.id not in known:
@@ -63,7 +64,7 @@ def _of_errors(row: Mapping[str, Any]) -> Iterator[tuple[Match, str]]:
     from harness.analysis.dumps import Dump
     from harness.analysis.explain import match
 
-    from .dump_source import raised_of  # with the catalogue: the start of a program does not wait for it
+    from .dump_source import raised_of
 
     kinds: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for error in row["errors"]:
@@ -80,15 +81,7 @@ def _of_signs(row: Mapping[str, Any]) -> Iterator[tuple[Match, str]]:
 
     told: Sequence[Any] = [sign for sign in signs(row) if sign.certain]
     for match in joined([], told, _torch(row)):
-        if match.hazard.id == "dense-by-thread-config" and not _dense_under_other_settings(row):
-            continue
         yield match, "dense" if match.hazard.id.startswith("dense-") else "state_leak"
-
-
-def _dense_under_other_settings(row: Mapping[str, Any]) -> bool:
-    """Whether a thread that ran dense is one whose settings differ: what ran dense elsewhere has another cause."""
-    workers, settings = row.get("workers") or {}, (row.get("facts") or {}).get("settings") or {}
-    return any((workers.get(name) or {}).get("dense_calls") for name in settings)
 
 
 def _torch(row: Mapping[str, Any]) -> str:

@@ -116,8 +116,8 @@ class Shower:
         witness = group.witness
         failing, step = who_of(witness), witness.get("step")
         at = f", step {step}" if isinstance(step, int) and step >= 0 else ""
-        others = [f"{who_of(tracer)} was tracing in {tracer.get('region') or '?'}" for tracer in group.collision]
-        who = f"{failing} failed in {witness.get('region') or '?'}{at}"
+        others = [f"{who_of(tracer)} was tracing{_in(tracer)}" for tracer in group.collision]
+        who = f"{failing} failed{_in(witness)}{at}"
         stacks = [self._stack(f"{failing}: failed", witness.get("traceback"))]
         stacks += [self._stack(f"{who_of(tracer)}: was tracing", tracer.get("stack")) for tracer in group.collision]
         dropped = witness.get("tracers_dropped", 0)
@@ -223,3 +223,8 @@ def event_of(event: Mapping[str, Any]) -> tuple[str, ...]:
         one_line(str(event.get("k") or ""), 60),
         one_line(" ".join(f"{key}={plain(value)}" for key, value in rest.items()), 200),
     )
+
+
+def _in(error: Mapping[str, Any]) -> str:
+    """` in forward`; "" for a program that names no regions."""
+    return f" in {error['region']}" if error.get("region") else ""

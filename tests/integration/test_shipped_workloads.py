@@ -18,12 +18,15 @@ HERE = Path(__file__).parent
 
 
 DOCS = HERE.parents[1] / "docs" / "workloads.md"
+README = HERE.parents[1] / "README.md"
 
 
 @pytest.fixture(scope="module")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
     shown = tmp_path_factory.mktemp("shown")
-    (shown / "mytrainer.py").write_text(DOCS.read_text().split("```python\n")[1].split("```")[0])
+    for name, page in (("mytrainer", DOCS), ("readme_trainer", README)):
+        (program,) = [part.split("```")[0] for part in page.read_text().split("```python\n") if "class Trainer" in part]
+        (shown / f"{name}.py").write_text(program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(shown), os.environ.get("PYTHONPATH", "")]))
         found = LocalExecutor(jobs=2)
@@ -75,10 +78,12 @@ def test_faults_are_seen_limits_said_and_the_shown_program_runs(executor: LocalE
         bad_size={"workload": "trainer", "pipeline": {"widht": 64}},
         bad_value={"workload": "inference_server", "pipeline": {"width": 33}},
         shown={"workload": "mytrainer:Trainer", "pipeline": {"rate": 0.05}},
+        readme={"workload": "readme_trainer:Trainer", "lock": "first_step"},
         no_backward={"workload": "inference_server", "checkpoint": "reentrant"},
     )
     assert rows["shown"]["outcomes"] == ["ok"], "the program in docs/workloads.md"
     assert rows["shown"]["steps_ok"] == 4
+    assert rows["readme"]["outcomes"] == ["ok"], "the program in README.md, under a strategy that looks at its mask"
     assert rows["wrong_answer"]["outcomes"] == ["numerics"]
     assert "server-1" in rows["wrong_answer"]["reason"]
     assert "from eager" in rows["wrong_answer"]["reason"]

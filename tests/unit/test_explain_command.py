@@ -165,6 +165,8 @@ def test_the_text_of_a_dump_is_refused_with_what_to_give(explain: Callable[..., 
     code, out, err = explain("-", stdin=text.encode())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "harness dump PID --json" in err
+    code, out, _ = explain("-", stdin=text.encode() + b"\n" + COLLISION.read_bytes())
+    assert (code, out.splitlines()[0].split()[0]) == (0, "fx-flag-collision"), "a log that has a traceback as well"
 
 
 @pytest.mark.parametrize(

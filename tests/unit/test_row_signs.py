@@ -85,6 +85,8 @@ def test_other_settings_than_the_main_thread_s() -> None:
     facts = {"settings": {"worker": {"recompile_limit": {"here": 64, "there": 8}}}}
     assert found({**DENSE, "facts": facts}) == [("dense-by-thread-config", True)]
     assert found({"outcomes": ["ok"], "facts": facts}) == [("dense-by-thread-config", False)]
+    elsewhere = {"worker": {"dense_calls": 0}, "other": {"dense_calls": 3}}
+    assert ("dense-by-thread-config", True) not in found({**DENSE, "facts": facts, "workers": elsewhere})
     assert found({"outcomes": ["ok"], "facts": {"settings": {"worker": {"suppress_errors": {"here": 1, "there": 0}}}}}) == []
 
 

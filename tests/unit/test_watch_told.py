@@ -331,6 +331,7 @@ def test_the_page_has_the_hazard_in_its_answer(tmp_path: Path) -> None:
     page = write_report(run).read_text("utf-8")
     assert "<p>This is annotate-collision: a block mask is built while another thread compiles; remedy: " in page
     assert "1 further finding below.</p>" in page
+    assert " in ?" not in page
     assert f"harness explain {run}/trials/process-1" in re.sub(r"</?span>", "", page)
 
 
