@@ -26,13 +26,15 @@ class DrafterOptimizer:
         clip: float,
         total_steps: int,
         warmup_steps: int,
+        fused: bool | None = None,
     ) -> None:
+        """`fused`: one kernel goes over all weights, once; None: on CUDA."""
         self._parameters = list(parameters)
         self._masters = [p if p.dtype == torch.float32 else p.detach().float() for p in self._parameters]
         self._clip = clip
         self._learning_rate = learning_rate
         self._total, self._warmup = total_steps, warmup_steps
-        on_cuda = all(master.is_cuda for master in self._masters)  # there one kernel goes over all weights, once
+        self._fused = all(master.is_cuda for master in self._masters) if fused is None else fused
         # foreach is torch's choice on a device that is not the CPU; there another drafter's compile breaks it (compiling-leak).
         self._adamw = torch.optim.AdamW(
             self._masters,
@@ -40,7 +42,7 @@ class DrafterOptimizer:
             betas=(0.9, 0.95),
             weight_decay=weight_decay,
             foreach=False,
-            fused=on_cuda or None,
+            fused=self._fused or None,
         )
 
     def step(self, number: int) -> Tensor:
@@ -48,33 +50,43 @@ class DrafterOptimizer:
 
         Returns the norm of the gradients before clipping. A parameter without a gradient stays as it is.
         """
-        norm = self._clip_into_masters()
+        norm = self._into_masters()
         factor = cosine_with_warmup(number, total=self._total, warmup=self._warmup)
         for group in self._adamw.param_groups:
             group["lr"] = self._learning_rate * factor
         self._adamw.step()
-        with torch.no_grad():
-            for parameter, master in zip(self._parameters, self._masters, strict=True):
-                if master is not parameter:
-                    parameter.copy_(master)
+        narrow = [(p, m) for p, m in zip(self._parameters, self._masters, strict=True) if m is not p]
+        if narrow:
+            with torch.no_grad():
+                torch._foreach_copy_([p for p, _ in narrow], [m for _, m in narrow])
         self.zero_grad()
         return norm
 
-    def _clip_into_masters(self) -> Tensor:
-        """The masters' gradients, scaled so that their norm together is at most `clip`; returns the norm before.
+    def _into_masters(self) -> Tensor:
+        """The masters' gradients, to be applied so that their norm together is at most `clip`; returns the norm before.
 
-        As `nn.utils.clip_grad_norm_`, but each gradient is read twice and written once, whatever its type: with a
-        billion weights every pass more is felt.
+        As `nn.utils.clip_grad_norm_`, but where one kernel applies them it is told the factor: with a billion weights
+        every pass more is felt. Lists of tensors go to torch at once, for a kernel over many of them.
         """
-        pairs = [(p.grad, m) for p, m in zip(self._parameters, self._masters, strict=True) if p.grad is not None]
+        given = [parameter.grad for parameter in self._parameters]
+        pairs = [(gradient, m) for gradient, m in zip(given, self._masters, strict=True) if gradient is not None]
         if not pairs:
             return torch.zeros(())
-        norms = [torch.linalg.vector_norm(gradient, dtype=master.dtype) for gradient, master in pairs]
+        gradients = [gradient for gradient, _ in pairs]
+        norms = torch._foreach_norm(gradients, 2, dtype=pairs[0][1].dtype)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-        # One element, not none: a tensor without dimensions would not lift the product to the masters' precision.
-        scale = (self._clip / (norm + 1e-6)).clamp(max=1.0).reshape(1)
-        for parameter, master in zip(self._parameters, self._masters, strict=True):
-            master.grad = None if parameter.grad is None else parameter.grad * scale
+        if any(gradient.dtype != master.dtype for gradient, master in pairs):
+            wide = [torch.empty_like(master) for _, master in pairs]
+            torch._foreach_copy_(wide, gradients)
+            gradients = wide
+        ready = iter(gradients)
+        for master, gradient in zip(self._masters, given, strict=True):
+            master.grad = None if gradient is None else next(ready)
+        scale = (self._clip / (norm + 1e-6)).clamp(max=1.0)
+        if self._fused:
+            self._adamw.grad_scale = 1 / scale  # type: ignore[attr-defined]  # as GradScaler sets it: they are divided by it
+        else:
+            torch._foreach_mul_(gradients, scale)
         return norm
 
     def zero_grad(self) -> None:

@@ -100,8 +100,8 @@ def test_of_busy_drafters(tmp_path: Path, share: float | None, reached: bool) ->
     }
     found = figures.busy(_run_folder(tmp_path, [row(Scenario(drafters=2), workers=workers)]))
     assert found.reached is reached
-    assert found.values["off"]["waited_s"]["drafter-1"] == waited
-    assert found.text == f"cudagraphs off {99.0 if share is None else 100 * share:.1f}% (ok)"
+    assert found.values["cpu off"]["waited_s"]["drafter-1"] == waited
+    assert found.text == f"cpu off {99.0 if share is None else 100 * share:.1f}% (ok)"
 
 
 def test_of_start_up(tmp_path: Path) -> None:
@@ -112,7 +112,9 @@ def test_of_start_up(tmp_path: Path) -> None:
         row(Scenario(cache="warm"), tokens_per_s=1000.0, startup_s=1.0),
     ]
     text = figures.startup(_run_folder(tmp_path, rows)).text
-    assert text.endswith("cold: none 2.0 (× 1.00), compile_gate 3.0 (× 0.99), first_step deadlock; warm: none 1.0 (× 1.00)")
+    assert text.endswith(
+        "cpu cold: none 2.0 (× 1.00), compile_gate 3.0 (× 0.99), first_step deadlock; cpu warm: none 1.0 (× 1.00)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,8 +226,8 @@ MATRICES = {"memory": "h200-memory", "matrix-h200": "h200", "matrix-h200x2": "h2
 def test_a_matrix_asks_for_as_many_devices_as_its_check_says(name: str, tmp_path: Path) -> None:
     words = BY_NAME[name].command(Place(tmp_path, 1))
     scenarios = load_matrix(ROOT / words[words.index("run") + 1]).scenarios
-    seen = {device for scenario in scenarios for device in re.findall(r"cuda:\d+", scenario.devices)}
-    assert len(seen) == BY_NAME[name].devices
+    seen = [len(set(re.findall(r"cuda:\d+", scenario.devices))) for scenario in scenarios]
+    assert min(seen) == BY_NAME[name].devices, "the others are skipped where there are fewer"
 
 
 def test_a_run_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:

@@ -98,23 +98,32 @@ def test_a_parameter_without_gradient_stays() -> None:
     assert parameter.item() == 1.0
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("clip", [0.5, 1e6])
-def test_clipping_is_torchs_on_masters_of_any_weights(dtype: torch.dtype, clip: float) -> None:
-    """Against `clip_grad_norm_` on float32 copies; one parameter has no gradient."""
+def test_steps_are_torchs_clipped_adamw_on_masters_of_any_weights(dtype: torch.dtype, clip: float, fused: bool) -> None:
+    """Against `clip_grad_norm_` and AdamW on float32 copies; one parameter has no gradient."""
     g = torch.Generator().manual_seed(0)
     parameters = [nn.Parameter(torch.randn(7, 3, generator=g).to(dtype)) for _ in range(3)]
-    for parameter in parameters[:2]:
-        parameter.grad = torch.randn(7, 3, generator=g).to(dtype)
     copies = [nn.Parameter(p.detach().float().clone()) for p in parameters]
-    for copy, parameter in zip(copies[:2], parameters, strict=False):
-        assert parameter.grad is not None
-        copy.grad = parameter.grad.float().clone()
-    expected = nn.utils.clip_grad_norm_(copies, clip)
+    reference = torch.optim.AdamW(copies, lr=0.1, betas=(0.9, 0.95), weight_decay=0.01, foreach=False)
     tuned = DrafterOptimizer(
-        parameters, learning_rate=0.1, weight_decay=0.0, clip=clip, total_steps=10, warmup_steps=0
+        parameters, learning_rate=0.1, weight_decay=0.01, clip=clip, total_steps=10, warmup_steps=0, fused=fused
     )
-    torch.testing.assert_close(tuned._clip_into_masters(), expected)
-    for master, copy in zip(tuned._masters[:2], copies, strict=False):
-        torch.testing.assert_close(master.grad, copy.grad)
-    assert tuned._masters[2].grad is None
+    untouched = parameters[2].detach().clone()
+    for size in (3.0, 0.1):  # the second moments show whether the first was clipped
+        for copy, parameter in zip(copies[:2], parameters, strict=False):
+            parameter.grad = (size * torch.randn(7, 3, generator=g)).to(dtype)
+            copy.grad = parameter.grad.float().clone()
+        expected = nn.utils.clip_grad_norm_(copies, clip)
+        reference.step()
+        torch.testing.assert_close(tuned.step(0), expected)
+        for master, parameter, copy in zip(tuned._masters, parameters, copies, strict=True):
+            torch.testing.assert_close(master.detach(), copy.detach())
+            assert parameter.dtype == dtype
+            assert torch.equal(parameter.detach(), master.detach().to(dtype))
+            assert parameter.grad is None
+            assert master.grad is None
+        for master, copy in zip(tuned._masters[:2], copies, strict=False):  # AdamW's step forgets a factor, its state does not
+            torch.testing.assert_close(tuned._adamw.state[master]["exp_avg"], reference.state[copy]["exp_avg"])
+    assert torch.equal(parameters[2].detach(), untouched)

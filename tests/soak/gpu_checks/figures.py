@@ -88,11 +88,13 @@ def matrix(folder: Path) -> Figure:
 
 
 def busy(folder: Path) -> Figure:
-    """By CUDA-graph setting: the least busy drafter's share of its warm time, and who it waited for."""
+    """By devices and CUDA-graph setting: the least busy drafter's share of its warm time, and who it waited for."""
     values: dict[str, Any] = {}
     for row in rows_of(folder):
+        if row["outcome"] == SKIPPED:
+            continue  # two devices asked for, one there
         drafters = {name: one for name, one in row["workers"].items() if one["role"] == "drafter"}
-        values[row["scenario"]["cudagraphs"]] = {
+        values[f"{row['scenario']['devices']} {row['scenario']['cudagraphs']}"] = {
             "outcome": row["outcome"],
             "busy": {name: one.get("busy") for name, one in drafters.items()},
             "waited_s": {name: one.get("waited_s", {}) for name, one in drafters.items()},
@@ -105,19 +107,21 @@ def busy(folder: Path) -> Figure:
         known = [share for share in one["busy"].values() if share is not None]
         parts.append(f"{name} {f'{min(known):.1%}' if known else 'unknown'} ({one['outcome']})")
     reached = bool(shares) and all(share is not None and share >= GOAL_BUSY for share in shares)
-    return Figure("cudagraphs " + ", ".join(parts), values, reached)
+    return Figure(", ".join(parts), values, reached)
 
 
 def startup(folder: Path) -> Figure:
-    """By cache and lock: seconds until all drafters are warm, and steady tokens/s against no lock of the same cache."""
+    """By devices, cache and lock: seconds until all drafters are warm, and steady tokens/s against no lock of the same."""
     values: dict[str, dict[str, Any]] = {}
     for row in rows_of(folder):
+        if row["outcome"] == SKIPPED:
+            continue  # two devices asked for, one there
         axes = row["scenario"]
-        values.setdefault(axes["cache"], {})[axes["lock"]] = {
+        values.setdefault(f"{axes['devices']} {axes['cache']}", {})[axes["lock"]] = {
             "outcome": row["outcome"], "startup_s": row["startup_s"], "tokens_per_s": row["tokens_per_s"]
         }  # fmt: skip
     parts = []
-    for cache, by_lock in values.items():
+    for place, by_lock in values.items():
         base = by_lock.get("none", {}).get("tokens_per_s")
         said = []
         for lock, one in by_lock.items():
@@ -125,7 +129,7 @@ def startup(folder: Path) -> Figure:
             one["speed_to_none"] = round(speed / base, 4) if speed and base else None
             warm = f"{one['startup_s']:.1f}" if one["startup_s"] is not None else one["outcome"]
             said.append(f"{lock} {warm}" + (f" (× {one['speed_to_none']:.2f})" if one["speed_to_none"] else ""))
-        parts.append(f"{cache}: " + ", ".join(said))
+        parts.append(f"{place}: " + ", ".join(said))
     return Figure("s until warm (tokens/s to none): " + "; ".join(parts), values)
 
 
