@@ -145,10 +145,7 @@ class Bisector:
         return left[:size]
 
     def asks(self, size: int) -> list[Ask]:
-        """While `next` is a plan: that, and others to run beside it, at most `size` together.
-
-        Only those that will be asked in any case: no answer to one before it, asked now or later, can save the trials.
-        """
+        """While `next` is a plan: that, and others to run beside it, at most `size` together."""
         return self._questions.beside_each_other(size)
 
     def conclude(self, stopped: str = "") -> Answer:

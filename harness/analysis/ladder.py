@@ -10,6 +10,7 @@ from typing import Any, Literal
 from harness.analysis.belief import Counts
 from harness.analysis.compare import compare_values
 from harness.analysis.order import Order
+from harness.core.plan import REPRODUCED
 
 Purpose = Literal["portfolio", "explore", "price", "certify", "provoke", "compare", "refute", "witness"]
 Kind = Literal["ok", "failed", "incomplete", "skipped"]
@@ -57,7 +58,11 @@ class Result:
 
 @dataclass(frozen=True)
 class PlanResult:
-    """How a hazard's plan ended under a strategy: one of the five endings; `trials` that it took."""
+    """How a hazard's plan ended under a strategy: one of the five endings; `trials` that it took.
+
+    `witness`: of a failure that one of these trials showed, in the plan's order or not; `by_lock` is of that failure. A plan
+    only makes threads wait, which whoever schedules them may do at any time, so a failure beside its order is one as well.
+    """
 
     hazard: str
     strategy: str
@@ -66,6 +71,11 @@ class PlanResult:
     witness: Mapping[str, Any] | None = None
     reason: str = ""
     trials: int = 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether the strategy did, in a trial of the plan."""
+        return self.ending == REPRODUCED or self.witness is not None
 
 
 @dataclass
@@ -164,7 +174,7 @@ class Ladder:
         standing = self.standings[result.strategy]
         standing.plans[result.hazard] = result
         self.trials += result.trials
-        if result.ending == "reproduced":
+        if result.failed:
             standing.witness = standing.witness or result.witness or {"hazard": result.hazard}
             self._failed(standing, result.by_lock)
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from harness.analysis.ladder import Ladder
 from harness.core.plan import EXCLUDED
 
+TRIALS_EACH = 2
+"""Jobs that one plan keeps busy: one trial at first, and several once it looks for the workers that fit it."""
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -37,17 +40,17 @@ class PlanQuestions:
     def beside_each_other(self, size: int) -> list[Ask]:
         """The next one and others, at most `size`.
 
-        Only those that will be asked in any case: no answer to one before it, asked now or later, can save the trials.
+        First those that will be asked in any case: no answer to one before it, asked now or later, can save the trials. Where
+        they are few, those next in order too, up to one for each `TRIALS_EACH` jobs: that one of them may prove needless costs
+        less than jobs that idle, as the plans of a strategy are answered one after another otherwise.
         """
-        found: list[Ask] = []
-        earlier: list[Ask] = []
+        sure: list[Ask] = []
+        others: list[Ask] = []
         for ask in self._open():
-            if len(found) == size:
-                break
-            if not any(self._may_save(other, ask) for other in earlier):
-                found.append(ask)
-            earlier.append(ask)
-        return found
+            saved = any(self._may_save(other, ask) for other in (*sure, *others))
+            (others if saved else sure).append(ask)
+        sure = sure[:size]
+        return sure + others[: max(0, size // TRIALS_EACH - len(sure))]
 
     def _open(self) -> Iterator[Ask]:
         for name in self._order.names if self._hazards else ():

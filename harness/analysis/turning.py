@@ -18,7 +18,6 @@ from harness.analysis.intervals import P_MIN, failure_rate_upper
 from harness.analysis.ladder import TRIES, PlanResult
 from harness.analysis.sequential import SequentialTest
 from harness.analysis.verdicts import Verdict
-from harness.core.plan import REPRODUCED
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,10 @@ class TurningPoints:
             seen.quiet += 1
 
     def record_plan(self, version: str, result: PlanResult) -> None:
-        """Take in what a hazard's plan said: reproduced, it makes the version unsafe; else it says nothing."""
+        """Take in what a hazard's plan said: a failure in one of its trials makes the version unsafe; else it says nothing."""
         seen = self._seen[version]
         seen.plan_trials += result.trials
-        if result.ending == REPRODUCED:
+        if result.failed:
             seen.plan_failures += 1
             seen.witness = seen.witness or result.witness or {"hazard": result.hazard}
 

@@ -12,7 +12,6 @@ from harness.analysis.compare import Comparison, compare_values
 from harness.analysis.intervals import failure_rate_upper
 from harness.analysis.ladder import COST_ALPHA, Ladder, Standing
 from harness.analysis.resample import FEWEST, median_interval
-from harness.core.plan import REPRODUCED
 
 Verdict = Literal["unsafe", "safe", "undecided", "incomplete"]
 
@@ -160,7 +159,7 @@ def _entry(
         chance_unsafe=None if opinion is None or name in unsafe else round(opinion.unsafe[name], 4),
         reason=standing.reason,
         plan_trials=sum(result.trials for result in standing.plans.values()),
-        plan_failures=sum(result.ending == REPRODUCED for result in standing.plans.values()),
+        plan_failures=sum(result.failed for result in standing.plans.values()),
     )
 
 

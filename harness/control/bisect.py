@@ -20,6 +20,7 @@ from harness.analysis.plan_questions import Ask
 from harness.analysis.regions import RegionAnswer, RegionSearch
 from harness.analysis.verdicts import Answer
 from harness.control import results, rundir
+from harness.control.bisect_evidence import from_locks_only, kind_of, reason_of, witness_of
 from harness.control.bisect_folder import (
     EXIT_OPEN,
     EXIT_SAFE,
@@ -40,19 +41,15 @@ from harness.control.bisect_trials import (
     Budget,
     TaggedRunFolder,
     TrialRunner,
-    kind_of,
-    reason_of,
     result_of,
     tag_of,
-    witness_of,
 )
 from harness.control.interrupts import Interrupts
-from harness.control.plan_oracle import FROM_LOCKS, MakeOracle, PlanOracle, append_plan, no_plans, read_plans
+from harness.control.plan_oracle import MakeOracle, PlanOracle, append_plan, no_plans, read_plans
 from harness.control.request import Row
 from harness.control.runner import Listener
 from harness.control.session import MakeExecutor
 from harness.core.errors import UserError
-from harness.core.outcome import FAILURES
 
 
 @dataclass(frozen=True)
@@ -241,7 +238,7 @@ def _record_region(search: RegionSearch, row: Row) -> None:
     search.record(
         search.trial_of(tag["strategy"], int(tag["context"]), tag["schedule"], tag["purpose"]),
         failed,
-        spreads=not all(label in FROM_LOCKS for label in row["outcomes"] if label in FAILURES),
+        spreads=not from_locks_only(row),
         reason=reason_of(row),
         witness=witness_of(row) if failed else None,
     )

@@ -17,6 +17,7 @@ from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.analysis.turning import Turn, TurningPoints, Version
 from harness.control import rundir
+from harness.control.bisect_evidence import kind_of, reason_of, witness_of
 from harness.control.bisect_folder import (
     EXIT_OPEN,
     EXIT_SAFE,
@@ -31,7 +32,7 @@ from harness.control.bisect_folder import (
     resumed_folder,
 )
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
-from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner, kind_of, reason_of, witness_of
+from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner
 from harness.control.interrupts import Interrupts
 from harness.control.plan_oracle import MakeOracle, PlanOracle, append_plan, no_plans, read_plans
 from harness.control.request import Row

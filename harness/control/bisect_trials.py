@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.ladder import Kind, Result, Run
+from harness.analysis.ladder import Result, Run
+from harness.control.bisect_evidence import from_locks_only, kind_of, reason_of, witness_of
 from harness.control.bisect_question import Question
 from harness.control.caches import WarmCaches
-from harness.control.plan_oracle import FROM_LOCKS
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
 from harness.control.results import is_finished, read_rows
@@ -25,7 +25,6 @@ from harness.control.rows import skipped_row
 from harness.control.rundir import RunFolder, open_run
 from harness.control.runner import Listener, Plan, carry_out, trial_id
 from harness.control.skips import skip_reason
-from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 from harness.core.scenario import Scenario
 
 Tag = Mapping[str, Any]
@@ -177,55 +176,17 @@ def result_of(row: Row) -> Result:
     tag = row["bisect"]
     run = Run(tag["strategy"], int(tag["context"]), tag["schedule"], tag["purpose"])
     kind = kind_of(row)
-    failed = [label for label in row["outcomes"] if label in FAILURES]
     waits = [float(lock.get("wait_s") or 0.0) for lock in (row.get("locks") or {}).values()]
     return Result(
         run,
         kind,
-        by_lock=bool(failed) and all(label in FROM_LOCKS for label in failed),
+        by_lock=from_locks_only(row),
         witness=witness_of(row) if kind == "failed" else None,
         reason=reason_of(row),
         startup_s=row.get("startup_s"),
         tokens_per_s=row.get("tokens_per_s"),
         wait_s=sum(waits),
     )
-
-
-def kind_of(row: Row) -> Kind:
-    """Whether a row is evidence at all, and of what."""
-    labels = set(row["outcomes"])
-    if SKIPPED in labels:
-        return "skipped"
-    if labels & set(FAILURES):
-        return "failed"
-    return "incomplete" if labels <= set(INCOMPLETE) else "ok"
-
-
-def reason_of(row: Row) -> str:
-    """Why a row says nothing, or what failed, in a line."""
-    reason = str(row.get("reason") or "")
-    errors = row.get("errors") or []
-    if not reason and errors:
-        reason = f"{errors[0]['type']}: {errors[0]['message']}"
-    return " ".join(f"{row['outcome']}: {reason}".split())[:300] if reason else str(row["outcome"])
-
-
-def witness_of(row: Row) -> dict[str, Any]:
-    """What to show of a failure: where it is, what was raised by whom, and who was tracing meanwhile."""
-    errors = sorted(row.get("errors") or (), key=lambda error: bool(error.get("consequence")))
-    error = errors[0] if errors else {}
-    return {
-        "trial": f"trials/{row['trial']}",
-        "label": row["outcome"],
-        "schedule": row["scenario"]["schedule"],
-        "message": " ".join(str(error.get("message") or row.get("reason") or "").split())[:300],
-        "worker": error.get("worker", ""),
-        "region": error.get("region", ""),
-        "against": [
-            {"worker": tracer.get("worker", ""), "region": tracer.get("region", "")}
-            for tracer in error.get("tracers") or ()
-        ],
-    }
 
 
 def _family(row: Row) -> str:

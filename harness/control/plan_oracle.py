@@ -6,27 +6,28 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.control.batches import Work, together
+from harness.control.bisect_evidence import FROM_LOCKS, from_locks_only, reason_of, witness_of
 from harness.control.bisect_question import Question
-from harness.control.reproduce import Reproduction, reproducing
-from harness.control.request import Executor
+from harness.control.reproduce import Reproduction, Watcher, reproducing
+from harness.control.request import Executor, Row
 from harness.control.skips import visible_gpus
 from harness.core.case import Case
 from harness.core.errors import RunFolderError
-from harness.core.plan import REPRODUCED
+from harness.core.outcome import FAILURES
+from harness.core.plan import REPRODUCED, UNDECIDED
 from harness.core.scenario import Scenario
 from harness.hazards import HAZARDS
 
 PLANS = "plans.jsonl"
 FOLDER = "plans"
 TIMEOUT_S = 300.0
-FROM_LOCKS = ("deadlock", "hang")
-"""Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
 
 
 class PlanOracle(Protocol):
@@ -125,7 +126,7 @@ def _cuda_devices(contexts: Sequence[Scenario], environment: Mapping[str, Any]) 
 
 
 class ReproducingOracle:
-    """Runs the pipeline's plan of each hazard, in each of the scenarios until one reproduces it.
+    """Runs the pipeline's plan of each hazard, in each of the scenarios until one reproduces it, or fails otherwise.
 
     `cases`: hazard → its case for the pipeline; only the plan and its effect are taken from it.
     """
@@ -159,38 +160,61 @@ class ReproducingOracle:
 
     def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
         """One time each, without counterfactual; bindings are searched through as `harness reproduce` does."""
-        works = {f"{ask.hazard}--{ask.strategy}": self._work(ask.hazard, ask.strategy) for ask in asks}
+        failures = {ask.strategy: _Failure() for ask in asks}
+        works = {f"{a.hazard}--{a.strategy}": self._work(a.hazard, a.strategy, failures[a.strategy]) for a in asks}
         for _, result in together(self._executor, works):
             reason = f" ({result.reason})" if result.reason else ""
             self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
             yield result
 
-    def _work(self, hazard: str, lock: str) -> Work[PlanResult]:
+    def _work(self, hazard: str, lock: str, failure: _Failure) -> Work[PlanResult]:
         done: list[Reproduction] = []
         for number, context in enumerate(self._contexts):
             scenario = context.replace(lock=lock)
             case = dataclasses.replace(self._cases[hazard], scenario=scenario, settings=self._pipeline)
             folder = self._folder(f"{hazard}--{scenario.replace(schedule='none').id}--{number}")
             found = yield from reproducing(
-                case, folder, times=1, note=lambda _: None, timeout_s=self._timeout_s, counterfactual=False
+                case,
+                folder,
+                times=1,
+                note=lambda _: None,
+                timeout_s=self._timeout_s,
+                counterfactual=False,
+                watcher=failure.of(hazard),
             )
             done.append(found)
-            if found.ending.name == REPRODUCED:
+            if failure.row is not None or found.ending.name == REPRODUCED:
                 break
+        trials = sum(one.tried for one in done)
         decisive = next((one for one in done if one.ending.name == REPRODUCED), done[0])
-        return self._result(hazard, lock, decisive, sum(one.tried for one in done))
+        if decisive.ending.name != REPRODUCED and failure.row is not None:
+            return self._failed_otherwise(hazard, lock, failure, failure.row, trials)
+        return self._result(hazard, lock, decisive, trials)
 
     def _result(self, hazard: str, lock: str, found: Reproduction, trials: int) -> PlanResult:
         witness = None
         if found.ending.name == REPRODUCED:
             witness = {
                 "hazard": hazard,
-                "trial": str(Path(found.trial).relative_to(self._run_dir)),
+                "trial": self._named(Path(found.trial)),
                 "label": str(found.row["outcome"]),
                 "steps": list(found.ending.schedule.get("witness", ())),
             }
-        by_lock = bool(found.row["outcomes"]) and set(found.row["outcomes"]) <= set(FROM_LOCKS)
-        return PlanResult(hazard, lock, found.ending.name, by_lock, witness, found.ending.reason, trials)
+        return PlanResult(
+            hazard, lock, found.ending.name, from_locks_only(found.row), witness, found.ending.reason, trials
+        )
+
+    def _failed_otherwise(self, hazard: str, lock: str, failure: _Failure, row: Row, trials: int) -> PlanResult:
+        """What stood against the plan was not looked for to the end, so nothing is excluded."""
+        if failure.hazard != hazard:
+            reason = f"not tried to the end: {lock} failed while the plan of {failure.hazard} was tried"
+            return PlanResult(hazard, lock, UNDECIDED, reason=reason, trials=trials)
+        witness = {**witness_of(row), "trial": self._named(failure.folder), "plan": hazard}
+        reason = f"it failed beside the plan's order: {reason_of(row)}"
+        return PlanResult(hazard, lock, UNDECIDED, from_locks_only(row), witness, reason, trials)
+
+    def _named(self, folder: Path) -> str:
+        return str(folder.relative_to(self._run_dir))
 
     def _folder(self, name: str) -> Path:
         base = self._run_dir / FOLDER
@@ -199,6 +223,36 @@ class ReproducingOracle:
             folder, number = base / f"{name}-{number}", number + 1
         folder.mkdir(parents=True)
         return folder
+
+
+class _Failure:
+    """The first failure of a strategy among the trials of plans that are carried out at the same time: one is enough.
+
+    A hang is none: whoever is held for long by a plan looks like that.
+    """
+
+    def __init__(self) -> None:
+        self.row: Row | None = None
+        self.folder = Path()
+        self.hazard = ""
+
+    def of(self, hazard: str) -> Watcher:
+        """To be told of this hazard's trials."""
+        return _Told(self, hazard)
+
+
+@dataclass(frozen=True)
+class _Told:
+    failure: _Failure
+    hazard: str
+
+    def tell(self, row: Row, folder: Path) -> None:
+        if self.failure.row is None and {*row["outcomes"]} & {*FAILURES} - {"hang"}:
+            self.failure.row, self.failure.folder, self.failure.hazard = row, folder, self.hazard
+
+    @property
+    def enough(self) -> bool:
+        return self.failure.row is not None
 
 
 def append_plan(run_dir: Path, result: PlanResult) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness.control.batches import Batch, Work, alone
 from harness.control.bindings import Ways
@@ -32,6 +32,20 @@ from harness.core.plan import (
     bind,
 )
 from harness.core.scenario import Scenario
+
+
+class Watcher(Protocol):
+    """Is told of each trial that has ended, and may have had enough of them."""
+
+    def tell(self, row: Row, folder: Path) -> None:
+        """Of a trial, and its folder."""
+        ...
+
+    @property
+    def enough(self) -> bool:
+        """Whether what is still to be tried can be left out."""
+        ...
+
 
 DEADLOCK_S = 1.0
 """How long a wait-for cycle must stand to be called a deadlock. Shorter than in a run: the plan has brought it about, so it
@@ -110,10 +124,20 @@ def reproduce(
 
 
 def reproducing(
-    case: Case, folder: Path, *, times: int, note: Note, timeout_s: float = 300.0, counterfactual: bool = True
+    case: Case,
+    folder: Path,
+    *,
+    times: int,
+    note: Note,
+    timeout_s: float = 300.0,
+    counterfactual: bool = True,
+    watcher: Watcher | None = None,
 ) -> Work[Reproduction]:
-    """As `reproduce`, for whoever has more to run on the same executor; on request without the counterfactual."""
-    return _Reproducer(case, folder, note, timeout_s).work(times, counterfactual)
+    """As `reproduce`, for whoever has more to run on the same executor; on request without the counterfactual.
+
+    Once `watcher` has had enough, nobody looks for another way to carry the plan out: the ending is that of what was tried.
+    """
+    return _Reproducer(case, folder, note, timeout_s, watcher).work(times, counterfactual)
 
 
 def not_run(case: Case, reason: str, torch: str) -> Reproduction:
@@ -123,12 +147,17 @@ def not_run(case: Case, reason: str, torch: str) -> Reproduction:
 
 
 class _Reproducer:
-    def __init__(self, case: Case, folder: Path, note: Note, timeout_s: float) -> None:
+    def __init__(self, case: Case, folder: Path, note: Note, timeout_s: float, watcher: Watcher | None) -> None:
         self._case = case
+        self._watcher = watcher
         self._folder = folder
         self._note = note
         self._timeout_s = timeout_s
         self._count = 0  # of trials that were started
+
+    @property
+    def _enough(self) -> bool:
+        return self._watcher is not None and self._watcher.enough
 
     def work(self, times: int, counterfactual: bool) -> Work[Reproduction]:
         first = yield from self._look_everywhere()
@@ -165,12 +194,14 @@ class _Reproducer:
         plan = self._case.plan
         done = [((yield from self._trials([plan]))[0], plan)]
         first = done[0][0]
-        if first.ending.name == REPRODUCED or not plan.steps:
+        if first.ending.name == REPRODUCED or not plan.steps or self._enough:
             return _Look(first, plan, 1, 0)
         ways = Ways(self._case, _workers(first.row))
         ways.ended(first.ending, first.row)
         bound = [bind(plan, binding) for binding in ways.all]
-        others = yield from self._trials(bound, lambda _, one: ways.ended(one.ending, one.row), ways.needed)
+        others = yield from self._trials(
+            bound, lambda _, one: ways.ended(one.ending, one.row), lambda n: not self._enough and ways.needed(n)
+        )
         done += [(others[number], bound[number]) for number in sorted(others)]
         decisive = combine([one.ending for one, _ in done])
         one, chosen = next((one, bound) for one, bound in done if one.ending is decisive)
@@ -207,6 +238,8 @@ class _Reproducer:
         def on_end(request: TrialRequest, row: Row) -> None:
             n = number[request.trial_id]
             done[n] = One(judge(plans[n], self._case.effect, row), row, str(request.folder))
+            if self._watcher is not None:
+                self._watcher.tell(row, request.folder)
             if row["outcome"] == "interrupted":  # if by Ctrl-C, then nothing of it is told
                 late.append(n)
             else:

@@ -149,7 +149,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("cudagraph_tls",)),
         ),
         reference=("pytorch/pytorch#123177", "pytorch/pytorch#184357"),
-        found={"2.11": "3/3, counterfactual 0/3 (NVIDIA H200)"},
+        found={"2.11": "20/20, counterfactual 0/20 (NVIDIA H200)"},
     ),
     Hazard(
         id="cudagraph-pool",
@@ -173,7 +173,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _BEFORE_CAPTURE,
             _POOL,
         ),
-        found={"2.11": "3/3 (capture invalidated), counterfactual 0/3 (NVIDIA H200)"},
+        found={"2.11": "20/20 (capture invalidated), counterfactual 0/20 (NVIDIA H200)"},
     ),
     Hazard(
         id="cudagraph-overwritten",

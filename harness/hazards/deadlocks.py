@@ -173,7 +173,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _IN_COMPILE_LOCK,
         ),
         found={
-            "2.11": "3/3, counterfactual 0/3, in the pipeline likewise (NVIDIA H200); 20/20, counterfactual 0/20 (hosted:0)",
+            "2.11": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (NVIDIA H200)",
             "2.13": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (hosted:0, no GPU)",
             "2.14": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (hosted:0, no GPU)",
         },
@@ -229,7 +229,7 @@ HAZARDS: tuple[Hazard, ...] = (
             _IN_STRATEGY_LOCK,
         ),
         found={
-            "2.11": "3/3, counterfactual 0/3 (hosted:0, no GPU); in the pipeline 3/3, counterfactual 0/3 (NVIDIA H200)",
+            "2.11": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (NVIDIA H200)",
             "2.13": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (hosted:0, no GPU)",
             "2.14": "3/3, counterfactual 0/3; in the pipeline 3/3, counterfactual 0/3 (hosted:0, no GPU)",
         },

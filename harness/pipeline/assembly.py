@@ -181,19 +181,21 @@ def build_drafter(
         mode="reduce-overhead" if scenario.cudagraphs == "trees" else None,
         own_code=scenario.code == "each",
     )
-    drafter = Drafter(
-        config,
-        compilation=compilation,
-        checkpoint=cast(CheckpointKind, scenario.checkpoint),
-        keep_rng_state=not graphed,
-        around_attention=regions.attention,
-    )
+    with torch.device("meta"):  # a constructor draws weights, twice, that nobody wants: half a minute for a billion
+        drafter = Drafter(
+            config,
+            compilation=compilation,
+            checkpoint=cast(CheckpointKind, scenario.checkpoint),
+            keep_rng_state=not graphed,
+            around_attention=regions.attention,
+        )
     if weights is None:
         # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
         drawn_on = device if device.type == "cuda" else torch.device("cpu")
         generator = torch.Generator(drawn_on).manual_seed(sub_seed(scenario.seed, "drafter"))
-        drafter.to(drawn_on).float().init_weights(generator)
+        drafter.float().to_empty(device=drawn_on).init_weights(generator)
     else:
+        drafter.to_empty(device="cpu")
         set_weights(drafter, weights, settings.drafter_model)
     drafter.to(device, config.dtype)
     return DrafterWorker(

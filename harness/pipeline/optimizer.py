@@ -55,38 +55,33 @@ class DrafterOptimizer:
         for group in self._adamw.param_groups:
             group["lr"] = self._learning_rate * factor
         self._adamw.step()
-        narrow = [(p, m) for p, m in zip(self._parameters, self._masters, strict=True) if m is not p]
-        if narrow:
-            with torch.no_grad():
-                torch._foreach_copy_([p for p, _ in narrow], [m for _, m in narrow])
+        with torch.no_grad():
+            for parameter, master in zip(self._parameters, self._masters, strict=True):
+                if master is not parameter:
+                    parameter.copy_(master)
         self.zero_grad()
         return norm
 
     def _into_masters(self) -> Tensor:
         """The masters' gradients, to be applied so that their norm together is at most `clip`; returns the norm before.
 
-        As `nn.utils.clip_grad_norm_`, but where one kernel applies them it is told the factor: with a billion weights
-        every pass more is felt. Lists of tensors go to torch at once, for a kernel over many of them.
+        As `nn.utils.clip_grad_norm_`, but each gradient is read twice and written once, and where one kernel applies all it
+        is told the factor: with a billion weights every pass more is felt.
         """
-        given = [parameter.grad for parameter in self._parameters]
-        pairs = [(gradient, m) for gradient, m in zip(given, self._masters, strict=True) if gradient is not None]
+        pairs = [(p.grad, m) for p, m in zip(self._parameters, self._masters, strict=True) if p.grad is not None]
         if not pairs:
             return torch.zeros(())
-        gradients = [gradient for gradient, _ in pairs]
-        norms = torch._foreach_norm(gradients, 2, dtype=pairs[0][1].dtype)
+        norms = [torch.linalg.vector_norm(gradient, dtype=master.dtype) for gradient, master in pairs]
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-        if any(gradient.dtype != master.dtype for gradient, master in pairs):
-            wide = [torch.empty_like(master) for _, master in pairs]
-            torch._foreach_copy_(wide, gradients)
-            gradients = wide
-        ready = iter(gradients)
-        for master, gradient in zip(self._masters, given, strict=True):
-            master.grad = None if gradient is None else next(ready)
-        scale = (self._clip / (norm + 1e-6)).clamp(max=1.0)
+        # One element, not none: a tensor without dimensions would not lift the product to the masters' precision.
+        scale = (self._clip / (norm + 1e-6)).clamp(max=1.0).reshape(1)
         if self._fused:
             self._adamw.grad_scale = 1 / scale  # type: ignore[attr-defined]  # as GradScaler sets it: they are divided by it
-        else:
-            torch._foreach_mul_(gradients, scale)
+        for parameter, master in zip(self._parameters, self._masters, strict=True):
+            gradient = parameter.grad
+            if gradient is not None:
+                gradient = gradient.to(master.dtype) if self._fused else gradient * scale
+            master.grad = gradient
         return norm
 
     def zero_grad(self) -> None:

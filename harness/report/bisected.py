@@ -26,13 +26,15 @@ MOST_STRATEGIES = 200
 MOST_PLANS = 100
 LONGEST = 300
 BY_PLAN = "unsafe by plan"
+IN_PLAN = "unsafe in a plan's trial"
 _VERDICTS = ("unsafe", "safe", "undecided", "incomplete")
 
 
 @dataclass(frozen=True)
 class StrategyRow:
     """One strategy. `failed`: `1/4` of its trials; `by_plan`: `1 of 2 plans reproduced`; `why`: witness or reason; `trial`:
-    the folder of the witness, "" without one; `plans`: (hazard, ending, what that means)."""
+    the folder of the witness, "" without one; `plans`: (hazard, ending, what that means); `hazard`: which was reproduced by
+    its plan, `beside`: in whose plan's trial the strategy failed, though not as the plan has it."""
 
     lock: str
     verdict: str
@@ -44,6 +46,8 @@ class StrategyRow:
     plans: tuple[tuple[str, str, str], ...]
     hazard: str = ""
     schedule: str = ""
+    beside: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,15 @@ class Bisected:
                     word=BY_PLAN,
                     labels=((row.hazard, 1), *view.labels),
                     reason=f"{row.hazard} was reproduced by its plan: {row.trial}",
+                )
+            if row.beside and row.trial.startswith(f"plans/{row.beside}--{view.id}--"):
+                return dataclasses.replace(
+                    view,
+                    state="unsafe",
+                    mark=MARKS["unsafe"],
+                    word=IN_PLAN,
+                    labels=((row.label, 1), *view.labels),
+                    reason=f"it failed while the plan of {row.beside} was tried: {row.trial}",
                 )
         return view
 
@@ -157,9 +170,16 @@ def _families(schedules: object) -> list[str]:
 def _counts(rows: Sequence[StrategyRow]) -> str:
     """`Of 7 strategies 4 are unsafe (1 by trials, 2 by plan, 1 holding less than one that failed), 1 is safe, …`"""
     unsafe = [row for row in rows if row.verdict == "unsafe"]
-    trials = sum(not row.hazard and not row.failed.startswith(("0/", "not run")) for row in unsafe)
-    plan = sum(bool(row.hazard) for row in unsafe)
-    how = [(trials, "by trials"), (plan, "by plan"), (len(unsafe) - trials - plan, "holding less than one that failed")]
+    planned = [row for row in unsafe if row.hazard or row.beside]
+    plan = sum(bool(row.hazard) for row in planned)
+    trials = sum(row not in planned and not row.failed.startswith(("0/", "not run")) for row in unsafe)
+    less = len(unsafe) - trials - len(planned)
+    how = [
+        (trials, "by trials"),
+        (plan, "by plan"),
+        (len(planned) - plan, "in a plan's trial"),
+        (less, "holding less than one that failed"),
+    ]
     parts = []
     for verdict in _VERDICTS:
         count = sum(row.verdict == verdict for row in rows)
@@ -190,6 +210,8 @@ def _row(entry: object) -> StrategyRow | None:
         plans=tuple((_said(name), _said(ending), ENDINGS.get(str(ending), "")) for name, ending in endings),
         hazard=hazard,
         schedule=_said(entry.get("schedule")),
+        beside=_said(witness.get("plan")),
+        label=_said(witness.get("label")),
     )
 
 
@@ -198,7 +220,8 @@ def _why(entry: Mapping[str, Any], witness: Mapping[str, Any], hazard: str) -> s
         return f"{hazard}, by plan"
     if witness:
         worker, region = _said(witness.get("worker")), _said(witness.get("region"))
-        return _said(witness.get("label")) + (f": {worker}{f' in {region}' if region else ''}" if worker else "")
+        said = _said(witness.get("label")) + (f": {worker}{f' in {region}' if region else ''}" if worker else "")
+        return f"{said}, while the plan of {_said(witness['plan'])} was tried" if witness.get("plan") else said
     if entry.get("implied_by"):
         return f"holds less than {_said(entry['implied_by'])}"
     certified = _whole(entry.get("certified"))

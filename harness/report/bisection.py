@@ -19,6 +19,7 @@ from harness.control.bisect import BisectResult
 from harness.control.bisect_torch import TorchResult
 from harness.control.results import read_rows
 from harness.core.lockspec import REGIONS
+from harness.core.plan import REPRODUCED
 from harness.report import wording
 from harness.report.advice import advice
 from harness.report.terminal import STYLES
@@ -167,10 +168,11 @@ def _ladder(answer: Answer) -> Table:
 
 
 def _counts(entry: Entry | Version) -> str:
-    """`1/59`; `by plan` of what a plan has settled, whose counts stand with its witness; `not run`."""
+    """`1/59`; `by plan` of what a plan has settled, whose counts stand with its witness; `in a plan` of what failed in a trial
+    of one beside its order; `not run`."""
     counts = [f"{entry.failures}/{entry.trials}"] if entry.trials else []
     if entry.plan_failures and not entry.failures:
-        counts.append("by plan")
+        counts.append("in a plan" if entry.witness and entry.witness.get("plan") else "by plan")
     return ", ".join(counts) or "not run"
 
 
@@ -179,7 +181,8 @@ def _why(entry: Entry) -> str:
         return entry.reason
     if entry.witness:
         said = _witness(entry.witness)
-        plans = f"{entry.plan_failures} of {len(entry.plans)} hazards' plans reproduced"
+        reproduced = sum(ending == REPRODUCED for ending in entry.plans.values())
+        plans = f"{reproduced} of {len(entry.plans)} hazards' plans reproduced"
         return f"{said}: {plans}" if entry.witness.get("hazard") else said
     if entry.implied_by:
         return f"holds less than {entry.implied_by}"
@@ -203,7 +206,8 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
     if witness.get("worker"):
         said += f": {witness['worker']}" + (f" in {witness['region']}" if witness.get("region") else "")
     others = [f"{one.get('worker') or '?'} in {one.get('region') or '?'}" for one in witness.get("against") or ()]
-    return said + (f", against {others[0]}" if others else "")
+    said += f", against {others[0]}" if others else ""
+    return f"{said}, while the plan of {witness['plan']} was tried" if witness.get("plan") else said
 
 
 def _next(result: BisectResult, folder: str) -> list[str]:

@@ -246,13 +246,17 @@ def test_several_at_once() -> None:
 # plans
 
 
+def answer_to(ask: Ask, ending: str) -> PlanResult:
+    return PlanResult(ask.hazard, ask.strategy, ending, witness={"hazard": ask.hazard} if ending == "reproduced" else None)
+
+
 def test_plans_come_first_and_a_witness_settles_a_strategy() -> None:
     bisector = Bisector(LADDER, hazards=("h1", "h2"))
     asked = []
     while isinstance(step := bisector.next(), Ask):
         asked.append((step.hazard, step.strategy))
         ending = "reproduced" if step.strategy in NAMES[:3] and step.hazard == "h1" else "excluded"
-        bisector.record(PlanResult(step.hazard, step.strategy, ending, witness={"hazard": step.hazard}))
+        bisector.record(answer_to(step, ending))
     assert asked[:4] == [("h1", "s0"), ("h1", "s1"), ("h1", "s2"), ("h1", "s3")]
     assert ("h2", "s0") not in asked, "one witness is enough"
     assert [strategy for hazard, strategy in asked if hazard == "h2"] == ["s3"]
@@ -285,26 +289,52 @@ def test_plans_side_by_side_are_those_that_are_asked_one_by_one(seed: int) -> No
         for name in DESIGN.names
     }
     asked: dict[int, list[Ask]] = {}
-    for size in (1, 4):
+    unsafe: dict[int, dict[str, str]] = {}
+    for size in (1, 3, 12):
         bisector = Bisector(DESIGN, hazards=hazards, by_locks=("h3",))
         asked[size] = []
         while isinstance(step := bisector.batch(size), Ask):
             asks = bisector.asks(size)
             assert asks[0] == step
-            assert len({ask.strategy for ask in asks}) == len(asks) <= size
+            assert len(set(asks)) == len(asks) <= size
             asked[size] += asks
             for ask in reversed(asks):
-                bisector.record(PlanResult(ask.hazard, ask.strategy, endings[ask.hazard, ask.strategy], witness={}))
-    assert len(asked[4]) == len(asked[1])
-    assert set(asked[4]) == set(asked[1])
+                bisector.record(answer_to(ask, endings[ask.hazard, ask.strategy]))
+        unsafe[size] = bisector.ladder.unsafe()
+    assert len(asked[3]) == len(asked[1])
+    assert set(asked[3]) == set(asked[1])
+    assert set(asked[12]) >= set(asked[1]), "with many jobs also what may prove needless"
+    assert len(asked[12]) == len(set(asked[12]))
+    assert unsafe[1] == unsafe[3]
+    assert set(unsafe[12]) >= set(unsafe[1])
 
 
 def test_plans_of_strategies_that_cannot_be_compared_run_side_by_side() -> None:
     bisector = Bisector(strategy_order(["none", "per_call", "per_forward", "compile_gate"]), hazards=("h",))
-    assert bisector.asks(4) == [Ask("h", "none")]
-    bisector.record(PlanResult("h", "none", "reproduced", witness={}))
+    assert bisector.asks(3) == [Ask("h", "none")]
+    assert bisector.asks(4) == [Ask("h", "none"), Ask("h", "per_call")], "jobs that would idle"
+    bisector.record(answer_to(Ask("h", "none"), "reproduced"))
     assert bisector.asks(4) == [Ask("h", "per_call"), Ask("h", "compile_gate")]
     assert bisector.asks(1) == [Ask("h", "per_call")]
+
+
+def test_a_failure_beside_a_plan_s_order_settles_a_strategy_and_excludes_nothing() -> None:
+    """A deadlock in a trial of that plan is the strategy's own; what stands against the plan is asked of the next."""
+    bisector = Bisector(LADDER, hazards=("h1", "h2"))
+    failed = {"plan": "h1", "label": "deadlock", "trial": "plans/x"}
+    asked = []
+    while isinstance(step := bisector.next(), Ask):
+        asked.append((step.hazard, step.strategy))
+        if step.strategy == "s0":
+            bisector.record(PlanResult(step.hazard, "s0", "undecided", by_lock=True, witness=failed))
+        else:
+            bisector.record(answer_to(step, "excluded"))
+    assert asked == [("h1", "s0"), ("h1", "s1"), ("h2", "s1")]
+    answer, _ = drive(bisector, unsafe_below(1))
+    assert answer.answer == "s1"
+    assert entry(answer, "s0").verdict == "unsafe"
+    assert entry(answer, "s0").witness == failed
+    assert entry(answer, "s0").plan_failures == 1
 
 
 def test_a_plan_that_does_not_come_about_is_no_evidence_of_safety() -> None:

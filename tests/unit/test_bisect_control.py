@@ -394,7 +394,7 @@ def test_progress_counts_plans_before_there_is_a_trial(
         said.append(self.counts())
 
     monkeypatch.setattr(Progress, "plans", plans)
-    run("locks", "m.toml", "--only", "checkpoint=none", "-j", "4", "--quiet")
+    run("locks", "m.toml", "--only", "checkpoint=none", "-j", "2", "--quiet")
     assert said[0] == "0 of 1 plan carried out"
     assert said[-1] == "4 of 4 plans carried out"
     progress = Progress()

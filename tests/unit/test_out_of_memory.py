@@ -13,7 +13,7 @@ from fake_runs import row
 from rich.console import Console
 
 from harness.analysis.summary import summarise
-from harness.control.bisect_trials import kind_of, reason_of
+from harness.control.bisect_evidence import kind_of, reason_of
 from harness.core.scenario import Scenario
 from harness.report import pack
 from harness.report.embed import embed

@@ -102,3 +102,61 @@ def test_plans_run_side_by_side_and_each_answer_comes_when_it_is_there(tmp_path:
     assert slots.beside[0] == ("h--per_call/001-plan", "h--compile_gate/001-plan")
     assert slots.beside[2] == ("h--compile_gate/002-plan", "h--compile_gate/003-plan")
     assert notes == ["plan of h under per_call: reproduced", "plan of h under compile_gate: excluded"]
+
+
+def failing(request: TrialRequest, at: str, label: str) -> Row:
+    """No plan of anybody comes about; the strategy fails by itself in trials called so."""
+    told = {"order": "excluded", "reason": "a lock", "attempts": []}
+    workers = {name: {"role": "drafter"} for name in ("drafter-0", "drafter-1")}
+    return make_row(request, label if request.trial_id.endswith(at) else "ok", schedule=told, workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("at", "label", "trials", "by_lock"), [("001-plan", "deadlock", 1, True), ("002-plan", "fx_error", 2, False)]
+)
+def test_a_failure_beside_the_plan_s_order_ends_the_search_and_is_a_witness(
+    tmp_path: Path, at: str, label: str, trials: int, by_lock: bool
+) -> None:
+    """Seen on an H200: seven bindings of a plan were tried, six of which ended in torch's own deadlock."""
+    case = find("cudagraph-tls").case("pipeline")  # whose effect is neither
+    assert case is not None
+    slots = Slots(1, lambda request: failing(request, at, label))
+    context = Scenario(drafters=2)
+    oracle = ReproducingOracle({"h": case}, [context], {}, slots, tmp_path, note=lambda _: None, timeout_s=9)
+    [told] = oracle.ask([Ask("h", "per_forward")])
+    assert (told.ending, told.trials, told.by_lock, told.failed) == ("undecided", trials, by_lock, True)
+    assert told.witness is not None
+    assert (told.witness["plan"], told.witness["label"], "hazard" in told.witness) == ("h", label, False)
+    assert (tmp_path / told.witness["trial"]).is_dir()
+    assert told.witness["trial"].endswith(at)
+
+
+def test_a_strategy_s_failure_ends_the_search_of_its_other_plans_and_excludes_nothing(tmp_path: Path) -> None:
+    cases = {name: find("cudagraph-tls").case("pipeline") for name in ("one", "other")}
+    assert cases["one"] is not None
+    slots = Slots(2, lambda request: failing(request, "one--per_call/001-plan", "fx_error"))
+    oracle = ReproducingOracle(
+        {name: case for name, case in cases.items() if case},
+        [Scenario(drafters=2)],
+        {},
+        slots,
+        tmp_path,
+        note=lambda _: None,
+        timeout_s=9,
+    )
+    found = {told.hazard: told for told in oracle.ask([Ask("one", "per_call"), Ask("other", "per_call")])}
+    assert len(slots.started) == 2
+    assert (found["one"].failed, found["other"].failed) == (True, False)
+    assert found["other"].ending == "undecided", "its other bindings were not tried"
+    assert "while the plan of one was tried" in found["other"].reason
+
+
+def test_a_hang_in_a_trial_of_a_plan_is_no_failure_of_the_strategy(tmp_path: Path) -> None:
+    case = find("cudagraph-tls").case("pipeline")
+    assert case is not None
+    slots = Slots(1, lambda request: failing(request, "001-plan", "hang"))
+    oracle = ReproducingOracle(
+        {"h": case}, [Scenario(drafters=2)], {}, slots, tmp_path, note=lambda _: None, timeout_s=9
+    )
+    [told] = oracle.ask([Ask("h", "per_call")])
+    assert (told.ending, told.failed, told.trials) == ("excluded", False, 3)

@@ -136,27 +136,27 @@ _MEASURED = (
     Check(
         "memory", "peak of a real-size step, and the same with dense attention, which asks for too much",
         _run("h200-memory"), figures.memory,
-        cost_s=240, goal="ok, and out_of_memory with its peak", codes=(0, 1),
+        cost_s=100, goal="ok, and out_of_memory with its peak", codes=(0, 1),
     ),
     Check(
         "drafter-step", "a drafter's step at the size of Qwen3-8B's: time, rate, memory, errors against float32",
         _benchmark("tests.benchmarks.drafter_step", "--steps", "6"), figures.drafter_step,
-        cost_s=240, goal="≤ 140 ms",
+        cost_s=180, goal="≤ 140 ms",
     ),
     Check(
         "drafters-busy", "share of its time, once warm, in which each real-size drafter does not wait",
         _run("h200-real"), figures.busy,
-        cost_s=200, goal="≥ 95 % each", slice_s=90, codes=(0, 1),
+        cost_s=100, goal="≥ 95 % each", slice_s=60, codes=(0, 1),
     ),
     Check(
         "probe-cost", "probes by count × cost, and on / off against off / off",
-        _benchmark("tests.benchmarks.probe_cost", "--devices", "cuda:0", "--pairs", "7"), figures.probes,
-        cost_s=220, goal="≤ 1 %, and inside",
+        _benchmark("tests.benchmarks.probe_cost", "--devices", "cuda:0", "--pairs", "4"), figures.probes,
+        cost_s=140, goal="≤ 1 %, and inside",
     ),
     Check(
         "start-up", "time until all drafters are warm, and tokens/s, by strategy, with cold and with warm caches",
         _run("h200-startup"), figures.startup,
-        cost_s=400, slice_s=90, codes=(0, 1),
+        cost_s=320, slice_s=40, codes=(0, 1),
     ),
 )  # fmt: skip
 
@@ -177,7 +177,7 @@ _LONG = (
     Check(
         "bisect-one-gpu", f"the cheapest safe strategy of three drafters on one GPU, p_min {P_MIN}",
         _bisect("drafters=3,devices=cuda:0,shapes=per_drafter,checkpoint=non_reentrant"), figures.bisection,
-        cost_s=1200, goal="a strategy is safe", jobs=14, slice_s=90, codes=(0, 1), variables=_BESIDE,
+        cost_s=400, goal="a strategy is safe", jobs=14, slice_s=90, codes=(0, 1), variables=_BESIDE,
     ),
 )  # fmt: skip
 

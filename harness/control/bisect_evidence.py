@@ -1,0 +1,55 @@
+"""What the row of a trial says in a bisection: whether it is evidence at all, of what, and what there is to show of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.analysis.ladder import Kind
+from harness.control.request import Row
+from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
+
+FROM_LOCKS = ("deadlock", "hang")
+"""Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
+
+
+def from_locks_only(row: Row) -> bool:
+    """Whether it failed, and only in ways that a lock can bring about by itself."""
+    failed = {*row["outcomes"]} & {*FAILURES}
+    return bool(failed) and failed <= {*FROM_LOCKS}
+
+
+def kind_of(row: Row) -> Kind:
+    """Whether a row is evidence at all, and of what."""
+    labels = set(row["outcomes"])
+    if SKIPPED in labels:
+        return "skipped"
+    if labels & set(FAILURES):
+        return "failed"
+    return "incomplete" if labels <= set(INCOMPLETE) else "ok"
+
+
+def reason_of(row: Row) -> str:
+    """Why a row says nothing, or what failed, in a line."""
+    reason = str(row.get("reason") or "")
+    errors = row.get("errors") or []
+    if not reason and errors:
+        reason = f"{errors[0]['type']}: {errors[0]['message']}"
+    return " ".join(f"{row['outcome']}: {reason}".split())[:300] if reason else str(row["outcome"])
+
+
+def witness_of(row: Row) -> dict[str, Any]:
+    """What to show of a failure: where it is, what was raised by whom, and who was tracing meanwhile."""
+    errors = sorted(row.get("errors") or (), key=lambda error: bool(error.get("consequence")))
+    error = errors[0] if errors else {}
+    return {
+        "trial": f"trials/{row['trial']}",
+        "label": row["outcome"],
+        "schedule": row["scenario"]["schedule"],
+        "message": " ".join(str(error.get("message") or row.get("reason") or "").split())[:300],
+        "worker": error.get("worker", ""),
+        "region": error.get("region", ""),
+        "against": [
+            {"worker": tracer.get("worker", ""), "region": tracer.get("region", "")}
+            for tracer in error.get("tracers") or ()
+        ],
+    }
