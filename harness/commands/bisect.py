@@ -95,8 +95,10 @@ def bisect(
     from harness.control.bisect_folder import BisectOptions, listed_pythons
     from harness.control.bisect_question import Asked
     from harness.control.bisect_torch import TorchResult, bisect_torch
+    from harness.core.errors import RunFolderError
     from harness.report.bisection import print_bisection, print_versions
     from harness.report.facts import shown_path
+    from harness.report.html import write_report
     from harness.report.progress import make_progress
 
     asked = Asked(what.value, target, only, locks, p_min, alpha, thorough, portfolio, timeout)
@@ -111,6 +113,7 @@ def bisect(
     )
     progress = make_progress(Console(stderr=True), f"bisect {what.value}", quiet=quiet, verbose=verbose)
     result: object
+    page = ""
     if what is What.torch:
         with progress:
             found = bisect_torch(options, executors.make_executor, progress, progress.note, plan_oracle.oracle_for)
@@ -119,13 +122,19 @@ def bisect(
     else:
         with open_bisection(options, progress.note, progress.plans) as opened, progress:
             answered = run_bisection(opened, executors.make_executor, progress, plan_oracle.oracle_for)
+            try:  # while the folder is ours
+                page = shown_path(write_report(answered.run_dir))
+            except (RunFolderError, OSError) as error:  # a full disk must not cost the answer
+                progress.note(f"no report: {error}")
         document, code, folder = answered.to_json(), answered.exit_code, shown_path(answered.run_dir)
         result = answered
     if json_output:
+        if page:
+            progress.note(f"report: {page}")
         emit(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     elif isinstance(result, TorchResult):
         versions = result
         emit_report(lambda console: print_versions(console, versions, folder, jobs))
     else:
-        emit_report(lambda console: print_bisection(console, answered, folder))
+        emit_report(lambda console: print_bisection(console, answered, folder, page))
     raise typer.Exit(code)

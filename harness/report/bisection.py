@@ -27,7 +27,7 @@ from harness.report.terminal import STYLES
 WIDEST_WITNESS = 46
 
 
-def print_bisection(console: Console, result: BisectResult, folder: str) -> None:
+def print_bisection(console: Console, result: BisectResult, folder: str, page: str = "") -> None:
     """The answer of `bisect locks` or `bisect regions`. `folder`: the run folder as a user would type it."""
     answer = result.answer
     torch = result.environment.get("torch", "")
@@ -48,7 +48,7 @@ def print_bisection(console: Console, result: BisectResult, folder: str) -> None
         console.print(Text("To paste", style="bold"))
         for code in advice(answer.answer, *_as_tried(result, answer.answer)).splitlines():
             console.print(Text(f"  {code}"), soft_wrap=True)
-    _lines(console, "Next", _next(result, folder))
+    _lines(console, "Next", _next(result, folder, page))
 
 
 def _as_tried(result: BisectResult, lock: str) -> tuple[Collection[str], bool]:
@@ -210,14 +210,17 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
     return f"{said}, while the plan of {witness['plan']} was tried" if witness.get("plan") else said
 
 
-def _next(result: BisectResult, folder: str) -> list[str]:
+def _next(result: BisectResult, folder: str, page: str) -> list[str]:
     answer = result.answer
     jobs = int(result.environment.get("options", {}).get("jobs", 1))
     lines = []
     entries: Sequence[Any] = answer.ladder if isinstance(answer, Answer) else answer.tested
     witness = next((entry.witness for entry in reversed(entries) if entry.witness), None)
     if witness and witness.get("trial"):
-        lines.append(f"evidence of a failure: {folder}/{witness['trial']}/")
+        evidence = shlex.quote(f"{folder}/{witness['trial']}/")
+        lines.append(f"evidence of a failure, its hazard and remedy: harness explain {evidence}")
+    if page:
+        lines.append(f"the report, for a browser: {page}")
     lines.append(f"all rows: {folder}/results.jsonl")
     if isinstance(answer, Answer) and answer.verdict == "safe" and not answer.cheapest and not answer.stopped:
         lines.append(f"to settle what is open: {_command(result.question.what, folder, jobs)} --thorough")

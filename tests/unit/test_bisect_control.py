@@ -99,6 +99,23 @@ def test_the_cheapest_safe_lock(run: Run, executor: FakeExecutor, tmp_path: Path
     assert executor.closed
 
 
+def test_its_page_is_written_at_the_end_and_named(
+    run: Run, executor: FakeExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = run("locks", "checkpoint=reentrant", json_output=False)[1]
+    assert "the report, for a browser: run/report.html" in said
+    assert "harness explain run/trials/" in said
+    assert "is safe" in (tmp_path / "run" / "report.html").read_text()
+
+    def full(path: Path) -> Path:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("harness.report.html.write_report", full)
+    code, document, err = run("locks", "--resume")
+    assert (code, document["verdict"]) == (0, "safe"), "a full disk costs no answer"
+    assert "no report: no space left on device" in err
+
+
 def test_on_a_matrix_the_locks_are_its_own_and_safe_means_everywhere(
     run: Run, executor: FakeExecutor, tmp_path: Path
 ) -> None:
