@@ -16,11 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
 from harness.core.errors import UserError
 
+from .caches import OWN, begin_with
 from .evidence import pyspy_dump, wait_for_stacks, why_stuck
 from .gpu_load import GpuLoad
 from .host_memory import killed_for_memory
@@ -142,7 +142,7 @@ class LocalExecutor:
 
     def _launch(self, request: TrialRequest) -> None:
         spec = request.write_spec()
-        cache = Path(request.extra.get("cache_dir", request.folder.resolve() / "cache"))
+        cache = begin_with(request)
         env = {
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "TRITON_CACHE_DIR": str(cache / "triton"),
@@ -220,7 +220,7 @@ class LocalExecutor:
         if running.cut:
             running.out.write(f"\n[{running.cut} further bytes were not kept]\n".encode())
         running.out.close()
-        shutil.rmtree(request.folder / "cache", ignore_errors=True)
+        shutil.rmtree(request.folder / OWN, ignore_errors=True)
         start = _start_seconds(request)
         for name in ("heartbeat", "ready"):
             (request.folder / name).unlink(missing_ok=True)

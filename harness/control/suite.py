@@ -97,7 +97,7 @@ class Suite:
                 executor,
                 heard,
                 references=self._references,
-                caches=WarmCaches(self.folder.path),  # of this scenario alone, which no other process runs
+                caches=WarmCaches(self.folder.path, apart=True),  # no other process runs this scenario
             )
         except BaseException:
             self._executor.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.control.caches import WarmCaches
+from harness.control.caches import WarmCaches, begin_with
 from harness.control.references import References
 from harness.control.request import Row, TrialRequest
 from harness.core.scenario import Scenario
@@ -114,19 +114,55 @@ def test_a_resumed_run_reads_what_is_there(tmp_path: Path) -> None:
     assert row(again, trial, [5.0, 9.0])["outcomes"] == ["numerics"]
 
 
-def test_warm_caches_are_primed_once_and_shared_by_the_scenarios_trials(tmp_path: Path) -> None:
+def test_warm_caches_are_primed_once_for_all_locks_of_the_pipeline(tmp_path: Path) -> None:
     executor, caches = Fake(), WarmCaches(tmp_path)
-    requests = [request(tmp_path, f"w{n}", cache="warm") for n in range(3)] + [request(tmp_path, "cold")]
+    requests = [
+        *(request(tmp_path, f"w{n}", cache="warm") for n in range(2)),
+        request(tmp_path, "w2", cache="warm", lock="compile_gate", lock_owner="thread"),
+        request(tmp_path, "cold"),
+    ]
     caches.prime(requests, executor)
     WarmCaches(tmp_path).prime(requests, executor)
     (primer,) = executor.ran
-    folders = [caches.use(r).extra.get("cache_dir") for r in requests]
-    assert folders[:3] == [primer.extra["cache_dir"]] * 3
-    assert folders[3] is None, "a cold trial has caches of its own"
+    assert primer.scenario == Scenario(cache="warm", lock="every_step"), "under which no compile fails"
+    used = [caches.use(r) for r in requests]
+    assert [r.extra.get("cache_from") for r in used] == [primer.extra["cache_dir"]] * 3 + [None]
+    assert not any("cache_dir" in r.extra for r in used), "each has caches of its own"
+
+
+@pytest.mark.parametrize("axes", [{"workload": "harness.workloads.trainer:trainer"}, {"drafters": 5}])
+def test_who_compiles_something_else_is_primed_apart(tmp_path: Path, axes: dict[str, Any]) -> None:
+    executor, caches = Fake(), WarmCaches(tmp_path)
+    requests = [request(tmp_path, "w0", cache="warm", **axes), request(tmp_path, "w1", cache="warm")]
+    caches.prime(requests, executor)
+    assert len({primer.extra["cache_dir"] for primer in executor.ran}) == 2
+    own = "workload" in axes  # it may hang under another lock
+    assert executor.ran[0].scenario.lock == ("none" if own else "every_step")
+
+
+def test_scenarios_that_other_processes_run_are_primed_apart(tmp_path: Path) -> None:
+    executor = Fake()
+    requests = [request(tmp_path, lock, cache="warm", lock=lock) for lock in ("none", "first_step")]
+    WarmCaches(tmp_path, apart=True).prime(requests, executor)
+    assert [primer.scenario.lock for primer in executor.ran] == ["none", "first_step"]
+
+
+def test_a_trial_begins_with_a_copy_of_what_was_filled_and_leaves_that_as_it_is(tmp_path: Path) -> None:
+    caches = WarmCaches(tmp_path)
+    trial = caches.use(request(tmp_path, "w", cache="warm"))
+    filled = Path(trial.extra["cache_from"])
+    assert begin_with(trial).name == "cache", "a priming trial that failed has left nothing"
+    (filled / "inductor").mkdir(parents=True)
+    (filled / "inductor" / "kernel").write_text("compiled")
+    own = begin_with(trial)
+    assert own.parent == trial.folder.resolve()
+    assert (own / "inductor" / "kernel").read_text() == "compiled"
+    (own / "inductor" / "another").touch()
+    assert [path.name for path in (filled / "inductor").iterdir()] == ["kernel"]
 
 
 def test_a_half_filled_cache_is_filled_anew(tmp_path: Path) -> None:
-    half = tmp_path / "caches" / Scenario(cache="warm").id / "inductor"
+    half = tmp_path / "caches" / Scenario(cache="warm", lock="every_step").id / "cache"
     half.mkdir(parents=True)
     (half / "torn").touch()
     WarmCaches(tmp_path).prime([request(tmp_path, cache="warm")], Fake())

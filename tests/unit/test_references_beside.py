@@ -348,12 +348,12 @@ def test_a_reference_warms_no_cache_of_a_trial(folder: RunFolder) -> None:
     executor = Places(2, oldest)
     go(folder, executor, text, caches=WarmCaches(folder.path))
     primers, together = executor.calls
-    assert [request.trial_id for request in primers] == ["prime-cache=warm"]
+    assert [request.trial_id for request in primers] == ["prime-lock=every_step,cache=warm"]
     (reference,) = [request for request in together if is_reference(request)]
     assert reference.scenario.cache == "cold"
     assert "cache_dir" not in reference.extra
     assert not reference.probes
-    assert [bool(request.extra.get("cache_dir")) for request in together if not is_reference(request)] == [True, False]
+    assert [bool(request.extra.get("cache_from")) for request in together if not is_reference(request)] == [True, False]
 
 
 def test_rows_that_wait_are_not_held_in_memory(folder: RunFolder) -> None:
