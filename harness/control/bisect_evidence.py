@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from harness.analysis.ladder import Kind
+from harness.control.dump_source import read_source
 from harness.control.request import Row
+from harness.core.errors import UserError
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 
 FROM_LOCKS = ("deadlock", "hang")
 """Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
+
+
+def known_as(folder: Path) -> str:
+    """The hazard of the catalogue that fits the evidence in a trial's folder best; "" where none does, or there is none."""
+    from harness.analysis.explain import match  # with the catalogue
+    from harness.analysis.row_signs import joined
+
+    try:
+        source = read_source(str(folder))
+    except UserError:
+        return ""
+    found = joined(match(source.dump, torch=source.torch), source.signs, source.torch)
+    return found[0].hazard.id if found else ""
 
 
 def from_locks_only(row: Row) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.control.batches import Work, together
-from harness.control.bisect_evidence import FROM_LOCKS, from_locks_only, reason_of, witness_of
+from harness.control.bisect_evidence import FROM_LOCKS, from_locks_only, known_as, reason_of, witness_of
 from harness.control.bisect_question import Question
 from harness.control.reproduce import Reproduction, Watcher, reproducing
 from harness.control.request import Executor, Row
@@ -209,7 +209,8 @@ class ReproducingOracle:
         if failure.hazard != hazard:
             reason = f"not tried to the end: {lock} failed while the plan of {failure.hazard} was tried"
             return PlanResult(hazard, lock, UNDECIDED, reason=reason, trials=trials)
-        witness = {**witness_of(row), "trial": self._named(failure.folder), "plan": hazard}
+        known = known_as(failure.folder)
+        witness = {**witness_of(row), "trial": self._named(failure.folder), "plan": hazard, "known_as": known}
         reason = f"it failed beside the plan's order: {reason_of(row)}"
         return PlanResult(hazard, lock, UNDECIDED, from_locks_only(row), witness, reason, trials)
 

@@ -220,7 +220,8 @@ def _why(entry: Mapping[str, Any], witness: Mapping[str, Any], hazard: str) -> s
         return f"{hazard}, by plan"
     if witness:
         worker, region = _said(witness.get("worker")), _said(witness.get("region"))
-        said = _said(witness.get("label")) + (f": {worker}{f' in {region}' if region else ''}" if worker else "")
+        known = f" ({_said(witness['known_as'])})" if witness.get("known_as") else ""
+        said = _said(witness.get("label")) + known + (f": {worker}{f' in {region}' if region else ''}" if worker else "")
         return f"{said}, while the plan of {_said(witness['plan'])} was tried" if witness.get("plan") else said
     if entry.get("implied_by"):
         return f"holds less than {_said(entry['implied_by'])}"

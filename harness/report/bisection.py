@@ -202,7 +202,7 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
         return ""
     if witness.get("hazard"):
         return f"{witness['hazard']}, by plan"
-    said = str(witness.get("label", ""))
+    said = str(witness.get("label", "")) + (f" ({witness['known_as']})" if witness.get("known_as") else "")
     if witness.get("worker"):
         said += f": {witness['worker']}" + (f" in {witness['region']}" if witness.get("region") else "")
     others = [f"{one.get('worker') or '?'} in {one.get('region') or '?'}" for one in witness.get("against") or ()]

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from .base import AVAILABLE, Availability, missing
+from .hosted_failures import let_hooks_raise
 
 NAME = "hosted"
 """As torch writes it: "hosted:0"."""
@@ -88,6 +89,9 @@ def register() -> Availability:
         taken = torch._C._get_privateuse1_backend_name()
         if taken != "privateuseone":
             return Availability(False, f'torch has one device registered from outside, and it is "{taken}" already')
+        able = let_hooks_raise()
+        if not able.ok:
+            return able
         getattr(registration, _SETUP)(NAME, _Module())
         _kept.extend(_operators())
     return AVAILABLE

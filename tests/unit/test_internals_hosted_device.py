@@ -76,6 +76,39 @@ made = {
     "in place": torch.ones(2, device="hosted").add_(1).mul_(3).cpu().tolist(),
     "product": (torch.ones(2, 3, device="hosted") @ torch.ones(3, 2, device="hosted")).cpu().tolist(),
 }
+import traceback
+class Refused(RuntimeError):
+    pass
+
+def fails_in_its_recompute(x):
+    fails_in_its_recompute.calls += 1
+    if fails_in_its_recompute.calls == 2:
+        raise Refused("in the recompute")
+    return (x * 2).sin().exp()
+
+def raised(reentrant, nested=False):
+    fails_in_its_recompute.calls = 0
+    x = torch.ones(3).to("hosted").requires_grad_()
+    try:
+        y = checkpoint(fails_in_its_recompute, x, use_reentrant=reentrant).sum()
+        torch.autograd.grad(y, x) if nested else y.backward()
+    except Refused as error:
+        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        return str(error), "fails_in_its_recompute" in frames, error.__context__ is None, error.__cause__ is None
+    return "nothing was raised"
+
+told["raised"] = [raised(False), raised(True), raised(False, nested=True)]
+def given_back(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: "no tensor"):
+        y = (x * 2).exp()
+    y.sum().backward()
+try:
+    given_back(torch.ones(3).to("hosted").requires_grad_())
+except TypeError as error:
+    told["theirs"] = str(error)
+x = torch.ones(3).to("hosted").requires_grad_()
+checkpoint(lambda x: (x * 2).exp(), x, use_reentrant=False).sum().backward()
+told["after"] = torch.allclose(x.grad.cpu(), 2 * torch.full((3,), 2.0).exp())
 print(json.dumps({**told, "made": made}))
 """
 
@@ -101,6 +134,13 @@ def test_a_backward_runs_on_a_thread_of_the_device(told: dict[str, Any]) -> None
     name, is_main = told["backward on"]
     assert name.startswith("pt_autograd_")
     assert not is_main
+
+
+def test_what_a_recompute_raises_comes_out_of_backward_and_aborts_nothing(told: dict[str, Any]) -> None:
+    """Torch's guard of such a device ends the process where a saved tensor's hook raises on the device's thread."""
+    assert told["raised"] == [["in the recompute", True, True, True]] * 3
+    assert "expected to be a Tensor" in told["theirs"], "a hook that gives back no tensor is told of as ever"
+    assert told["after"]
 
 
 def test_operators_and_views_are_the_cpu_s(told: dict[str, Any]) -> None:

@@ -104,10 +104,22 @@ def test_plans_run_side_by_side_and_each_answer_comes_when_it_is_there(tmp_path:
     assert notes == ["plan of h under per_call: reproduced", "plan of h under compile_gate: excluded"]
 
 
+STACKS = """Thread 0x7f0645 (most recent call first):
+  File "torch/autograd/graph.py", line 869 in _engine_run_backward
+  File "torch/_higher_order_ops/flex_attention.py", line 600 in create_fw_bw_graph
+  File "torch/_dynamo/convert_frame.py", line 1600 in _compile
+
+Thread 0x7f0637 (most recent call first):
+  File "torch/_inductor/compile_fx.py", line 2418 in compile_fx_backward
+  File "torch/_functorch/_aot_autograd/runtime_wrappers.py", line 2889 in _backward_impl
+"""
+
+
 def failing(request: TrialRequest, at: str, label: str) -> Row:
     """No plan of anybody comes about; the strategy fails by itself in trials called so."""
     told = {"order": "excluded", "reason": "a lock", "attempts": []}
     workers = {name: {"role": "drafter"} for name in ("drafter-0", "drafter-1")}
+    (request.folder / "stacks.txt").write_text(STACKS)
     return make_row(request, label if request.trial_id.endswith(at) else "ok", schedule=told, workers=workers)
 
 
@@ -129,6 +141,7 @@ def test_a_failure_beside_the_plan_s_order_ends_the_search_and_is_a_witness(
     assert (told.witness["plan"], told.witness["label"], "hazard" in told.witness) == ("h", label, False)
     assert (tmp_path / told.witness["trial"]).is_dir()
     assert told.witness["trial"].endswith(at)
+    assert told.witness["known_as"] == "compile-lock-engine-deadlock"
 
 
 def test_a_strategy_s_failure_ends_the_search_of_its_other_plans_and_excludes_nothing(tmp_path: Path) -> None:

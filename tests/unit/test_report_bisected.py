@@ -219,10 +219,11 @@ def test_a_failure_beside_a_plan_s_order_is_said_to_be_one(tmp_path: Path) -> No
     """It proves the strategy unsafe, and says nothing of the plan's own hazard."""
     beside = {
         "plan": HAZARD, "trial": f"plans/{HAZARD}--{NONE.id}--0/trials/001-plan", "label": "deadlock", "worker": "drafter-1",
+        "known_as": "compile-lock-engine-deadlock",
     }  # fmt: skip
     ladder = [entry("none", "unsafe", plans={HAZARD: "undecided"}, plan_failures=1, witness=beside), *LADDER[1:]]
     text = render(build_page(read_run(bisected(tmp_path, {**ANSWER, "ladder": ladder}))))
-    assert f"deadlock: drafter-1, while the plan of {HAZARD} was tried" in text
+    assert f"deadlock (compile-lock-engine-deadlock): drafter-1, while the plan of {HAZARD} was tried" in text
     assert "1 in a plan&#39;s trial" in text
     assert f"{HAZARD}, by plan" not in text
     assert "0 of 1 plan reproduced" in text
