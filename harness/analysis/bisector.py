@@ -105,18 +105,25 @@ class Bisector:
         """Take in what came of a run or a plan, in the order in which they ended."""
         if isinstance(result, PlanResult):
             self.ladder.add_plan(result)
+            if result.failed:
+                self._has_failed(result.strategy)
             return
         name = result.run.strategy
         if result.run.purpose == "certify" and not self.certified_by(name):
             self.certifying = name
         self.ladder.add(result)
-        if name == self.certifying and (self.ladder.standings[name].failed or self.ladder.cannot_run(name)):
+        if name == self.certifying and self.ladder.cannot_run(name):
             self.certifying = ""
         elif name == self.certifying and self.certified_by(name):
             self.certified.append(name)
             self.certifying = ""
         if result.kind == "failed":
-            self.certified = [name for name in self.certified if name not in self.ladder.unsafe()]
+            self._has_failed(name)
+
+    def _has_failed(self, name: str) -> None:
+        if name == self.certifying:
+            self.certifying = ""
+        self.certified = [other for other in self.certified if other not in self.ladder.unsafe()]
 
     def certified_by(self, name: str) -> bool:
         """Whether its certification is complete."""

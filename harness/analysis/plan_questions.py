@@ -41,16 +41,23 @@ class PlanQuestions:
         """The next one and others, at most `size`.
 
         First those that will be asked in any case: no answer to one before it, asked now or later, can save the trials. Where
-        they are few, those next in order too, up to one for each `TRIALS_EACH` jobs: that one of them may prove needless costs
-        less than jobs that idle, as the plans of a strategy are answered one after another otherwise.
+        they are few, more plans of the same strategies, up to one for each `TRIALS_EACH` jobs: only a failure makes these
+        needless, which ends them too, and one after another they would leave most jobs idle.
         """
         sure: list[Ask] = []
-        others: list[Ask] = []
+        more: list[Ask] = []
+        earlier: list[Ask] = []
         for ask in self._open():
-            saved = any(self._may_save(other, ask) for other in (*sure, *others))
-            (others if saved else sure).append(ask)
+            savers = [other for other in earlier if self._may_save(other, ask)]
+            if not savers:
+                sure.append(ask)
+            elif all(other.strategy == ask.strategy for other in savers):
+                more.append(ask)
+            earlier.append(ask)
         sure = sure[:size]
-        return sure + others[: max(0, size // TRIALS_EACH - len(sure))]
+        beside = {ask.strategy for ask in sure}
+        more = [ask for ask in more if ask.strategy in beside]
+        return sure + more[: max(0, size // TRIALS_EACH - len(sure))]
 
     def _open(self) -> Iterator[Ask]:
         for name in self._order.names if self._hazards else ():

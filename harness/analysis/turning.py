@@ -24,7 +24,7 @@ from harness.analysis.verdicts import Verdict
 class Version:
     """What was seen of one version. `reason`: why its trials say nothing, or "".
 
-    `plan_trials`: those that the hazards' plans took, `plan_failures` of them reproduced a hazard; not in `trials`.
+    `plan_trials`: those that the hazards' plans took; `plan_failures`: how many plans showed a failure. Not in `trials`.
     """
 
     version: str

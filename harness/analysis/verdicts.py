@@ -26,8 +26,9 @@ class Entry:
 
     `certified`: fresh trials without a failure, in the scenario that has fewest. `implied_by`: the strategy above it
     whose failure makes this one unsafe, "" where it failed itself. `plan_trials`: those that the hazards' plans took,
-    `plan_failures` of them reproduced a hazard; they are in no other count. `chance_unsafe` is a belief, no result. Medians in
-    seconds and real tokens a second, of the first scenario's good trials; intervals from six of them on.
+    `plan_failures`: how many of these plans showed a failure, in their order or beside it; both are in no other count.
+    `chance_unsafe` is a belief, no result. Medians in seconds and real tokens a second, of the first scenario's good
+    trials; intervals from six of them on.
     """
 
     lock: str

@@ -175,7 +175,8 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
             return bisector.conclude(stopped)
         if isinstance(step, Ask):
             phase.say("carrying out plans")
-            asks = bisector.asks(opened.options.jobs)
+            left = budget.left(bisector.ladder.trials)
+            asks = bisector.asks(opened.options.jobs if left is None else min(left, opened.options.jobs))
             asked += len(asks)
             opened.plans(answered, asked)
             try:

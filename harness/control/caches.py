@@ -1,24 +1,28 @@
 """Warm compiler caches: `cache = "warm"` means that somebody has compiled this scenario before, and never the trial itself.
 
 A priming trial fills caches under `caches/<id>/` of the run folder; its result is not counted anywhere. Each trial that
-follows begins with a copy of them, so none is warmer for the trials before it. What the pipeline compiles does not depend on
-the lock, so all its strategies begin with the same caches, filled under one that lets no compile fail. Cold and warm trials
-are different scenarios, so they are never pooled.
+follows begins with a copy of them, so none is warmer for the trials before it. With fixed sizes what the pipeline compiles
+does not depend on the lock, so all its strategies begin with the same caches, filled under one that lets no compile fail.
+Cold and warm trials are different scenarios, so they are never pooled.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from harness.core.errors import RunFolderError
+from harness.core.outcome import OK
 from harness.core.scenario import Scenario
 
 from .request import Executor, TrialRequest
 
 FOLDER = "caches"
 PRIMED = "primed"
+UNFIT = "unfit"
+"""Of a filling for all locks that failed: each scenario is primed by itself."""
 OWN = "cache"
 """In a trial's folder: its caches, until it has ended."""
 
@@ -37,42 +41,64 @@ class WarmCaches:
         """The request, told which caches it begins with if it wants warm ones."""
         if request.scenario.cache != "warm":
             return request
-        filled = str(self._base / self._filled_by(request.scenario).id / OWN)
+        filled = str(self._base / self._filled_by(request).id / OWN)
         return dataclasses.replace(request, extra={**request.extra, "cache_from": filled})
 
     def prime(self, requests: Iterable[TrialRequest], executor: Executor) -> None:
-        """Run one trial for each of the caches that are not filled yet."""
-        missing: dict[str, TrialRequest] = {}
-        for request in requests:
-            if request.scenario.cache == "warm":
-                scenario = self._filled_by(request.scenario)
-                if not (self._base / scenario.id / PRIMED).exists():
+        """Run one trial for each of the caches that are not filled yet; where that failed for all, one for each scenario."""
+        warm = [request for request in requests if request.scenario.cache == "warm"]
+        for _ in ("for all", "for each"):
+            missing: dict[str, TrialRequest] = {}
+            for request in warm:
+                scenario = self._filled_by(request)
+                folder = self._base / scenario.id
+                if not ((folder / PRIMED).exists() and (folder / OWN).is_dir()):
                     missing.setdefault(scenario.id, dataclasses.replace(request, scenario=scenario))
+            if missing:
+                self._fill(missing, {request.scenario.id for request in warm}, executor)
+
+    def _fill(self, missing: Mapping[str, TrialRequest], own: Collection[str], executor: Executor) -> None:
         primers = []
         for name, request in missing.items():
             folder = self._base / name
             shutil.rmtree(folder, ignore_errors=True)  # half-filled by a run that was killed
             (folder / "trial").mkdir(parents=True)
+            (folder / OWN).mkdir()
             extra = {**request.extra, "cache_dir": str(folder / OWN)}
             primers.append(
                 dataclasses.replace(request, trial_id=f"prime-{name}", folder=folder / "trial", extra=extra)
             )
-        if primers:
-            executor.run(primers, lambda _: None, lambda _: None)
+        outcomes: dict[str, str] = {}
+        executor.run(primers, lambda _: None, lambda row: outcomes.update({row["trial"]: row["outcome"]}))
         for name in missing:
-            (self._base / name / PRIMED).touch()
+            # What fails as its own trials will has compiled what these compile.
+            failed = outcomes.get(f"prime-{name}") != OK and name not in own
+            (self._base / name / (UNFIT if failed else PRIMED)).touch()
 
-    def _filled_by(self, scenario: Scenario) -> Scenario:
-        """Which scenario's priming trial fills the caches of this one. A workload of one's own may hang under another lock."""
-        if self._apart or scenario.workload != "dflash":
-            return scenario
-        return scenario.replace(lock="every_step", lock_owner=Scenario().lock_owner, schedule="none")
+    def _filled_by(self, request: TrialRequest) -> Scenario:
+        """Which scenario's priming trial fills the caches of this one.
+
+        Its own: of a workload of one's own, which may hang under another lock; of CUDA-graph trees, which no lock makes safe
+        in several threads; and with dynamic shapes "auto", where who comes first decides what is compiled.
+        """
+        own = request.scenario
+        alone = self._apart or own.workload != "dflash" or own.cudagraphs == "trees"
+        if alone or request.pipeline.get("dynamic") == "auto":
+            return own
+        shared = own.replace(lock="every_step", lock_owner=Scenario().lock_owner, schedule="none")
+        return own if (self._base / shared.id / UNFIT).exists() else shared
 
 
 def begin_with(request: TrialRequest) -> Path:
-    """The folder of the caches that a trial is to use, with what it begins with."""
+    """The folder of the caches that a trial is to use, with what it begins with. Raises RunFolderError: no room for a copy."""
     own = Path(request.extra.get("cache_dir", request.folder.resolve() / OWN))
     filled = request.extra.get("cache_from")
-    if filled and Path(filled).exists():  # a priming trial that failed may have left nothing
-        shutil.copytree(filled, own)
+    if filled and Path(filled).exists():  # a replay of a run that has moved finds nothing
+        try:
+            shutil.copytree(filled, own, symlinks=True)
+        except OSError as error:  # shutil's own error has one for each file
+            shutil.rmtree(own, ignore_errors=True)
+            why = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror
+            said = f"{own}: warm caches cannot be copied there: {why}; make room and go on with --resume"
+            raise RunFolderError(said) from error
     return own

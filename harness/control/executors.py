@@ -141,8 +141,8 @@ class LocalExecutor:
             self._ended(running, int(str(message["status"])))
 
     def _launch(self, request: TrialRequest) -> None:
+        cache = begin_with(request)  # before the specification, from whose time on the start of a trial counts
         spec = request.write_spec()
-        cache = begin_with(request)
         env = {
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "TRITON_CACHE_DIR": str(cache / "triton"),

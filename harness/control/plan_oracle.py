@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,10 @@ from harness.control.reproduce import Reproduction, Watcher, reproducing
 from harness.control.request import Executor, Row
 from harness.control.skips import visible_gpus
 from harness.core.case import Case
+from harness.core.endings import combine
 from harness.core.errors import RunFolderError
 from harness.core.outcome import FAILURES
-from harness.core.plan import REPRODUCED, UNDECIDED
+from harness.core.plan import EXCLUDED, REPRODUCED, UNDECIDED
 from harness.core.scenario import Scenario
 from harness.hazards import HAZARDS
 
@@ -81,6 +84,8 @@ def oracle_for(
     """The plans of the catalogue's hazards that can come about in these scenarios, if they are the pipeline's."""
     if any(context.workload != "dflash" or context.schedule != "none" for context in question.contexts):
         return NoPlans()
+    if any(context.cache == "warm" for context in question.contexts):
+        return NoPlans()  # their trials have cold caches, and what then happens may not happen with warm ones
     cuda = _cuda_devices(question.contexts, environment)
     cases: dict[str, Case] = {}
     for hazard in HAZARDS:
@@ -162,10 +167,33 @@ class ReproducingOracle:
         """One time each, without counterfactual; bindings are searched through as `harness reproduce` does."""
         failures = {ask.strategy: _Failure() for ask in asks}
         works = {f"{a.hazard}--{a.strategy}": self._work(a.hazard, a.strategy, failures[a.strategy]) for a in asks}
-        for _, result in together(self._executor, works):
+        told: set[Ask] = set()
+        for result in self._in_order(together(self._executor, works), failures, told):
+            told.add(Ask(result.hazard, result.strategy))
             reason = f" ({result.reason})" if result.reason else ""
             self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
             yield result
+
+    def _in_order(
+        self, ended: Iterator[tuple[str, PlanResult]], failures: Mapping[str, _Failure], told: Collection[Ask]
+    ) -> Iterator[PlanResult]:
+        """A failure's answer before those that were not tried to the end for its sake, and also when Ctrl-C ends the rest:
+        a race that was seen once may not come again."""
+        late: list[PlanResult] = []
+        try:
+            for _, result in ended:
+                failed = failures[result.strategy]
+                first = failed.row is None or failed.hazard == result.hazard
+                if first or Ask(failed.hazard, result.strategy) in told:
+                    yield result
+                else:
+                    late.append(result)
+        except KeyboardInterrupt:
+            for strategy, failed in failures.items():
+                if failed.row is not None and Ask(failed.hazard, strategy) not in told:
+                    yield self._failed_otherwise(failed.hazard, strategy, failed, failed.row, failed.trials[failed.hazard])
+            raise
+        yield from late
 
     def _work(self, hazard: str, lock: str, failure: _Failure) -> Work[PlanResult]:
         done: list[Reproduction] = []
@@ -186,7 +214,7 @@ class ReproducingOracle:
             if failure.row is not None or found.ending.name == REPRODUCED:
                 break
         trials = sum(one.tried for one in done)
-        decisive = next((one for one in done if one.ending.name == REPRODUCED), done[0])
+        decisive = _decisive(done)
         if decisive.ending.name != REPRODUCED and failure.row is not None:
             return self._failed_otherwise(hazard, lock, failure, failure.row, trials)
         return self._result(hazard, lock, decisive, trials)
@@ -226,6 +254,15 @@ class ReproducingOracle:
         return folder
 
 
+def _decisive(done: Sequence[Reproduction]) -> Reproduction:
+    """Of a plan in several scenarios, the one that says it: nothing is excluded unless it is in all of them."""
+    endings = [one.ending for one in done]
+    if all(ending.name == EXCLUDED for ending in endings):
+        return done[0]
+    told = combine([ending for ending in endings if ending.name != EXCLUDED])
+    return next(one for one in done if one.ending is told)
+
+
 class _Failure:
     """The first failure of a strategy among the trials of plans that are carried out at the same time: one is enough.
 
@@ -236,6 +273,7 @@ class _Failure:
         self.row: Row | None = None
         self.folder = Path()
         self.hazard = ""
+        self.trials: Counter[str] = Counter()  # that have ended, by hazard
 
     def of(self, hazard: str) -> Watcher:
         """To be told of this hazard's trials."""
@@ -248,6 +286,7 @@ class _Told:
     hazard: str
 
     def tell(self, row: Row, folder: Path) -> None:
+        self.failure.trials[self.hazard] += 1
         if self.failure.row is None and {*row["outcomes"]} & {*FAILURES} - {"hang"}:
             self.failure.row, self.failure.folder, self.failure.hazard = row, folder, self.hazard
 
@@ -258,7 +297,11 @@ class _Told:
 
 def append_plan(run_dir: Path, result: PlanResult) -> None:
     """Keep an answer for `--resume`."""
-    with open(run_dir / PLANS, "a", encoding="utf-8") as stream:
+    path = run_dir / PLANS
+    if path.exists():
+        whole = path.read_bytes()
+        os.truncate(path, whole.rfind(b"\n") + 1)  # of a line that a kill or a full disk has cut
+    with open(path, "a", encoding="utf-8") as stream:
         stream.write(json.dumps(dataclasses.asdict(result), default=str) + "\n")
 
 

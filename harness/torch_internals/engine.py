@@ -37,6 +37,12 @@ def graph_task_id() -> int:
     return int(torch._C._current_graph_task_id())
 
 
+def current_device() -> str:
+    """The CUDA device of this thread; "" where CUDA is not in use."""
+    cuda: Any = torch.cuda
+    return f"cuda:{cuda.current_device()}" if cuda.is_initialized() else ""
+
+
 def tag_graph(root: Any, callback: Callable[[int], None]) -> Callable[[], None]:
     """Calls `callback(task id)` on the engine's thread when backward reaches the node of `root`, before it
     runs.

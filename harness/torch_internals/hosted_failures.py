@@ -57,10 +57,10 @@ def let_hooks_raise() -> Availability:
     init = hooks.__init__
 
     @functools.wraps(init)
-    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
+    def begin(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
         init(self, pack_hook, _without_raising(unpack_hook))
 
-    hooks.__init__ = hide(__init__)
+    hooks.__init__ = hide(begin)
     _autograd.graph._engine_run_backward = _autograd._engine_run_backward = hide(_engine_run_backward)
     return AVAILABLE
 

@@ -311,11 +311,28 @@ def test_plans_side_by_side_are_those_that_are_asked_one_by_one(seed: int) -> No
 
 def test_plans_of_strategies_that_cannot_be_compared_run_side_by_side() -> None:
     bisector = Bisector(strategy_order(["none", "per_call", "per_forward", "compile_gate"]), hazards=("h",))
-    assert bisector.asks(3) == [Ask("h", "none")]
-    assert bisector.asks(4) == [Ask("h", "none"), Ask("h", "per_call")], "jobs that would idle"
+    assert bisector.asks(4) == [Ask("h", "none")]
     bisector.record(answer_to(Ask("h", "none"), "reproduced"))
     assert bisector.asks(4) == [Ask("h", "per_call"), Ask("h", "compile_gate")]
     assert bisector.asks(1) == [Ask("h", "per_call")]
+
+
+def test_with_jobs_that_would_idle_more_plans_of_a_strategy_are_asked_and_none_of_those_above_it() -> None:
+    bisector = Bisector(LADDER, hazards=("h1", "h2", "h3"))
+    assert bisector.asks(3) == [Ask("h1", "s0")]
+    assert bisector.asks(4) == [Ask("h1", "s0"), Ask("h2", "s0")]
+    assert bisector.asks(16) == [Ask(hazard, "s0") for hazard in ("h1", "h2", "h3")], "s1 may have no need of them"
+
+
+def test_a_plan_that_fails_later_takes_a_certificate_away() -> None:
+    """Asked in a resumed bisection, of a hazard that was not known before."""
+    bisector = Bisector(LADDER)
+    answer, _ = drive(bisector, unsafe_below(2))
+    assert answer.answer == "s2"
+    bisector.record(PlanResult("new", "s2", "reproduced", witness={"hazard": "new"}))
+    again = bisector.conclude("interrupted")
+    assert again.answer != "s2"
+    assert entry(again, "s2").verdict == "unsafe"
 
 
 def test_a_failure_beside_a_plan_s_order_settles_a_strategy_and_excludes_nothing() -> None:

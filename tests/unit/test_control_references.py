@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from harness.control.caches import WarmCaches, begin_with
 from harness.control.references import References
 from harness.control.request import Row, TrialRequest
+from harness.core.errors import RunFolderError
 from harness.core.scenario import Scenario
 
 LOSSES = [5.0, 4.0]
@@ -159,6 +162,50 @@ def test_a_trial_begins_with_a_copy_of_what_was_filled_and_leaves_that_as_it_is(
     assert (own / "inductor" / "kernel").read_text() == "compiled"
     (own / "inductor" / "another").touch()
     assert [path.name for path in (filled / "inductor").iterdir()] == ["kernel"]
+
+
+def test_where_priming_for_all_locks_fails_each_is_primed_by_itself(tmp_path: Path) -> None:
+    """As its own trials fail, so does its priming trial: it has compiled what they do."""
+    requests = [request(tmp_path, lock, cache="warm", lock=lock) for lock in ("none", "first_step")]
+    executor = Fake("hang")
+    WarmCaches(tmp_path).prime(requests, executor)
+    assert [primer.scenario.lock for primer in executor.ran] == ["every_step", "none", "first_step"]
+    again = Fake()
+    WarmCaches(tmp_path).prime(requests, again)
+    assert again.ran == []
+    begun = [WarmCaches(tmp_path).use(one).extra["cache_from"] for one in requests]
+    assert begun == [primer.extra["cache_dir"] for primer in executor.ran[1:]]
+
+
+@pytest.mark.parametrize("told", [{"cudagraphs": "trees", "devices": "cuda:0"}, {"dynamic": "auto"}])
+def test_no_filling_is_shared_where_the_lock_decides_what_is_compiled(tmp_path: Path, told: dict[str, str]) -> None:
+    pipeline = {name: value for name, value in told.items() if name == "dynamic"}
+    axes = {name: value for name, value in told.items() if name != "dynamic"}
+    asked = dataclasses.replace(request(tmp_path, cache="warm", **axes), pipeline=pipeline)
+    executor = Fake()
+    WarmCaches(tmp_path).prime([asked], executor)
+    assert [primer.scenario.lock for primer in executor.ran] == ["none"]
+
+
+def test_a_mark_without_caches_is_of_an_older_run_and_they_are_filled_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "caches" / Scenario(cache="warm", lock="every_step").id
+    folder.mkdir(parents=True)
+    (folder / "primed").touch()
+    executor = Fake()
+    WarmCaches(tmp_path).prime([request(tmp_path, cache="warm")], executor)
+    assert len(executor.ran) == 1
+
+
+def test_no_room_for_a_copy_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = WarmCaches(tmp_path).use(request(tmp_path, cache="warm"))
+    Path(trial.extra["cache_from"]).mkdir(parents=True)
+
+    def full(source: str, target: Path, **_: Any) -> None:
+        raise shutil.Error([(source, str(target), "[Errno 28] No space left on device")] * 3)
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(RunFolderError, match=r"cannot be copied there: \[Errno 28\] No space left on device; make room"):
+        begin_with(trial)
 
 
 def test_a_half_filled_cache_is_filled_anew(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fake_runs import FakeExecutor, make_row
 from slots import Slots
 
+from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
-from harness.control.plan_oracle import ReproducingOracle, _fits, oracle_for
+from harness.control.plan_oracle import ReproducingOracle, _fits, append_plan, oracle_for, read_plans
 from harness.control.request import Row, TrialRequest
 from harness.core.scenario import Scenario
 from harness.hazards import find
@@ -173,3 +175,75 @@ def test_a_hang_in_a_trial_of_a_plan_is_no_failure_of_the_strategy(tmp_path: Pat
     )
     [told] = oracle.ask([Ask("h", "per_call")])
     assert (told.ending, told.failed, told.trials) == ("excluded", False, 3)
+
+
+def asked(
+    folder: Path, executor: Slots, *hazards: str, contexts: tuple[Scenario, ...] = (Scenario(drafters=2),)
+) -> Iterator[PlanResult]:
+    case = find("cudagraph-tls").case("pipeline")
+    assert case is not None
+    cases = dict.fromkeys(hazards, case)
+    oracle = ReproducingOracle(cases, contexts, {}, executor, folder, note=lambda _: None, timeout_s=9)
+    return oracle.ask([Ask(hazard, "per_call") for hazard in hazards])
+
+
+def test_a_failure_is_told_before_what_was_stopped_for_its_sake(tmp_path: Path) -> None:
+    """Else a kill between the two leaves an answer for good, and no failure."""
+    slots = Slots(2, lambda request: failing(request, "one--per_call/001-plan", "fx_error"))
+    assert [told.hazard for told in asked(tmp_path, slots, "other", "one")] == ["one", "other"]
+
+
+def test_a_failure_that_was_seen_is_told_though_ctrl_c_ends_the_rest(tmp_path: Path) -> None:
+    def outcome(request: TrialRequest) -> Row:
+        if request.trial_id == "003-plan":
+            raise KeyboardInterrupt
+        return failing(request, "002-plan", "fx_error")
+
+    told: list[PlanResult] = []
+    with pytest.raises(KeyboardInterrupt):
+        told.extend(asked(tmp_path, Slots(2, outcome), "h"))  # what comes before the interrupt stays
+    assert [(one.hazard, one.ending, one.failed) for one in told] == [("h", "undecided", True)]
+    assert told[0].trials >= 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "order", "ending"),
+    [
+        ("out_of_memory", "", "undecided"),
+        ("ok", "completed", "harmless"),
+        ("ok", "unreachable", "unreachable"),
+        ("ok", "excluded", "excluded"),
+    ],
+)
+def test_nothing_is_excluded_unless_it_is_in_every_scenario(
+    tmp_path: Path, outcome: str, order: str, ending: str
+) -> None:
+    def of(request: TrialRequest) -> Row:
+        second = request.scenario.steps == 3
+        told = {"order": order if second else "excluded", "reason": "a lock", "attempts": []}
+        workers = {name: {"role": "drafter"} for name in ("drafter-0", "drafter-1")}
+        return make_row(request, outcome if second else "ok", schedule=told, workers=workers)
+
+    contexts = (Scenario(drafters=2), Scenario(drafters=2, steps=3))
+    [told] = asked(tmp_path, Slots(1, of), "h", contexts=contexts)
+    assert told.ending == ending
+
+
+def test_scenarios_with_warm_caches_have_no_plans(tmp_path: Path) -> None:
+    """A plan's trial has cold ones, and what then happens need not with warm ones."""
+    hazard = find("fx-flag-collision")
+    assert hazard.pipeline is not None
+    environment = {"torch": "2.11.0", "gpus": [], "variables": {}}
+    for cache, some in (("cold", True), ("warm", False)):
+        context = hazard.pipeline.scenario.replace(cache=cache)
+        question = Question("locks", "t", (context,), ("none",))
+        oracle = oracle_for(question, environment, FakeExecutor(), tmp_path, lambda text: None)
+        assert bool(oracle.hazards()) is some
+
+
+def test_answers_are_added_behind_a_line_that_was_cut(tmp_path: Path) -> None:
+    append_plan(tmp_path, PlanResult("a", "none", "excluded"))
+    with open(tmp_path / plan_oracle.PLANS, "a") as stream:
+        stream.write('{"hazard": "b", "str')
+    append_plan(tmp_path, PlanResult("c", "none", "excluded"))
+    assert [told.hazard for told in read_plans(tmp_path)] == ["a", "c"]

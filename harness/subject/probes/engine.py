@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.core.waitgraph import Edge
-from harness.torch_internals.engine import Engine, graph_task_id, tag_graph
+from harness.torch_internals.engine import Engine, current_device, graph_task_id, tag_graph
 
 from ..schedules.base import ENGINE, Wait
 from .base import Quiet, Scope, said
 
 ANY = "some device"
-"""Of a thread that calls the engine from inside a trace: which device it waits for cannot be asked there."""
+"""Of a thread that calls the engine from inside a trace, where no CUDA device is in use: what it waits for cannot be asked."""
 
 
 class EngineProbe(Quiet):
@@ -38,14 +38,16 @@ class EngineProbe(Quiet):
         thread = self._threads.current()
         thread.in_engine += 1
         # On the CPU the engine runs on the calling thread, which is the worker's own: nothing to tag. Inside a trace or a
-        # compile the roots are stand-ins, and to ask one for its device would run a torch operation in the very window.
+        # compile the roots are stand-ins, and to ask one for its device would run a torch operation in the very window; they
+        # stand for tensors of the thread's own device.
         if thread.tracing or thread.compiling:
-            device = ANY if any(other.engine for other in list(self._threads.by_ident.values())) else ""
+            known = any(other.engine for other in list(self._threads.by_ident.values()))
+            device = (current_device() or ANY) if known else ""
         else:
             device = next((str(root.device) for root in roots if _has_a_thread(root)), "")
         thread.engine_device = device
         self._log.emit("engine.enter")
-        if device and device != ANY and thread.worker:
+        if device and device != ANY and thread.worker and not (thread.tracing or thread.compiling):
             worker = thread.worker
             for root in roots:
                 if getattr(root, "requires_grad", False):
@@ -72,15 +74,20 @@ class EngineProbe(Quiet):
         return known or [thread.ident for thread in engines if not thread.engine_device]
 
     def edges(self) -> list[Edge]:
-        """A thread in the engine waits for the device's thread, whoever's graph that one is running."""
-        threads = list(self._threads.by_ident.values())
-        return [
-            Edge(waiter.label(), f"autograd's thread of {waiter.engine_device}", engine.label())
-            for waiter in threads
-            if waiter.in_engine > 0 and waiter.engine_device and not waiter.engine
-            for engine in threads
-            if engine.engine and (waiter.engine_device == ANY or engine.engine_device in ("", waiter.engine_device))
-        ]
+        """A thread in the engine waits for the device's thread, whoever's graph that one is running.
+
+        None where it may be any of several: one of them that goes on is enough, so the others close no cycle.
+        """
+        found = []
+        for waiter in list(self._threads.by_ident.values()):
+            if waiter.in_engine <= 0 or not waiter.engine_device or waiter.engine:
+                continue
+            serving = self._serving(waiter.engine_device)
+            if waiter.engine_device == ANY and len(serving) > 1:
+                continue
+            what = f"autograd's thread of {waiter.engine_device}"
+            found += [Edge(waiter.label(), what, self._threads.by_ident[ident].label()) for ident in serving]
+        return found
 
 
 def _has_a_thread(root: Any) -> bool:
