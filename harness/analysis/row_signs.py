@@ -78,6 +78,9 @@ def joined(found: Sequence[Match], told: Sequence[Sign], torch: str = "") -> lis
     A sign is left out whose hazard is among the matches, which this torch cannot have, or that is one of several
     possible ones of which the matches, or another sign, name one for certain.
     """
+    leading = {sign.hazard for sign in told if sign.first and sign.certain}
+    found = [match for match in found if match.hazard.id not in leading or match.certain]
+    found = sorted(found, key=lambda match: match.hazard.id not in leading)
     known = {match.hazard.id for match in found}
     sure = {match.hazard.id for match in found if match.certain} | {sign.hazard for sign in told if sign.certain}
     settled = {sign.missing for sign in told if not sign.certain and sign.hazard in sure}

@@ -36,7 +36,7 @@ def explain(
         dump = bare(source.text)
         found = match(dump)
     if json_output:
-        emit(json.dumps(explanation_json(dump, found), indent=2, ensure_ascii=False) + "\n")
+        emit(json.dumps(explanation_json(dump, found, source.told), indent=2, ensure_ascii=False) + "\n")
     else:
-        emit_report(lambda console: print_explanation(console, dump, found))
+        emit_report(lambda console: print_explanation(console, dump, found, source.told))
     raise typer.Exit(0 if found else 1)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from harness.analysis.intervals import P_MIN, trials_for_safe
 from harness.analysis.order import strategy_order
-from harness.control import matrices
+from harness.control import matrices, results
 from harness.control.session import select
 from harness.core.axes import axis_named, coerce
 from harness.core.errors import RunFolderError, UserError
@@ -25,7 +25,7 @@ from harness.core.schedulespec import PORTFOLIO, parse_schedule
 
 What = Literal["locks", "regions", "torch"]
 SCHEMA = 1
-QUESTION = "bisect.json"
+QUESTION = results.BISECTION
 ALPHA = 0.05
 MOST_TRIALS = 2_000
 """More trials of one certification than this are a mistyped p_min or alpha."""

@@ -17,6 +17,8 @@ from harness.analysis.row_signs import Sign, signs
 from harness.control.find_trial import find_trial, only_trial
 from harness.core.errors import UserError
 from harness.core.jsontext import parse_json
+from harness.core.outcome import FAILURES
+from harness.core.plan import ORDER_DONE
 from harness.core.versions import parse_version
 
 LARGEST = 64 << 20
@@ -36,13 +38,14 @@ _RESULT, _STACKS, _SPEC, _LOG = "result.json", "stacks.txt", "spec.json", "stdou
 class Source:
     """`text`: all of it, for a message that stands in no form; `torch`: its version, where a trial says so.
 
-    `signs`: what rows tell that is neither an exception nor a stack.
+    `signs`: what rows tell that is neither an exception nor a stack; `told`: what a dump has found, and a trial's reason.
     """
 
     dump: Dump
     text: str
     torch: str = ""
     signs: tuple[Sign, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 def read_source(name: str) -> Source:
@@ -130,7 +133,10 @@ def _from_process(process: Mapping[str, Any]) -> Source:
     each = [wait for wait in waits if isinstance(wait, dict)] if isinstance(waits, list) else []
     locked = [wait.get("ident") for wait in each if wait.get("kind") == "lock"]
     threads = waiting_for_locks(from_pyspy_json(process["stacks"]), locked)
-    return Source(Dump(threads), "", _version(process.get("torch")))
+    findings = process.get("findings")
+    told = [finding for finding in findings if isinstance(finding, dict)] if isinstance(findings, list) else []
+    texts = tuple(f"{finding.get('kind') or 'found'}: {finding.get('text')}" for finding in told if finding.get("text"))
+    return Source(Dump(threads), "", _version(process.get("torch")), told=texts)
 
 
 def _from_row(row: Mapping[str, Any], log: str = "") -> Source:
@@ -182,10 +188,24 @@ def _from_trial(folder: Path) -> Source:
     row = _document(result) if result.exists() else {}
     if isinstance(row.get("errors"), list):
         parts.append(_from_row({"scenario": _scenario(folder), **row}, _log(folder)))
+        parts += _of_its_plan(folder, row)
+        if row.get("reason") and row.get("outcome") in FAILURES:
+            parts.append(Source(Dump(()), "", told=(f"{row['outcome']}: {row['reason']}",)))
     if stacks.exists():
         text = _read(stacks).decode("utf-8", "replace")
         parts.append(Source(parse(text), text))
     return _join(parts, "")
+
+
+def _of_its_plan(folder: Path, row: Mapping[str, Any]) -> list[Source]:
+    """Where the trial has carried out a hazard's plan, and failed: what it was made to show comes before what fits too."""
+    schedule = row.get("schedule")
+    done = isinstance(schedule, dict) and schedule.get("order") == ORDER_DONE
+    spec = folder / _SPEC
+    extra = _document(spec).get("extra") if done and row.get("outcome") in FAILURES and spec.exists() else None
+    hazard = str(extra.get("plan_of") or "") if isinstance(extra, dict) else ""
+    why = "this trial carried out its plan, and the order came about"
+    return [Source(Dump(()), "", "", (Sign(hazard, why, first=True),))] if hazard else []
 
 
 def signs_of(folder: Path, row: Mapping[str, Any]) -> tuple[Sign, ...]:
@@ -231,4 +251,5 @@ def _join(parts: Sequence[Source], text: str) -> Source:
     torches = {part.torch for part in parts if part.torch}
     told = dict.fromkeys(sign for part in parts for sign in part.signs)
     torch = torches.pop() if len(torches) == 1 else ""
-    return Source(join([part.dump for part in parts]), text, torch, tuple(told))
+    texts = dict.fromkeys(one for part in parts for one in part.told)
+    return Source(join([part.dump for part in parts]), text, torch, tuple(told), tuple(texts))

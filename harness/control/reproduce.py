@@ -263,7 +263,12 @@ class _Reproducer:
             self._folder / "trials" / name,
             pipeline=dict(settings),
             timeout_s=self._timeout_s,
-            extra={"plan": plan.to_json(), "occurrences": OCCURRENCES, **(QUICK if self._watcher is None else WATCHED)},
+            extra={
+                "plan": plan.to_json(),
+                "plan_of": self._case.name if what == "plan" else "",
+                "occurrences": OCCURRENCES,
+                **(QUICK if self._watcher is None else WATCHED),
+            },
         )
 
 

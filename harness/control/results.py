@@ -15,6 +15,8 @@ SCHEMA = 1
 MATRIX = "matrix.toml"
 ENVIRONMENT = "environment.json"
 RESULTS = "results.jsonl"
+BISECTION = "bisect.json"
+"""In the folder of a bisection: what was asked, and in the end the answer."""
 
 
 def read_environment(path: Path) -> dict[str, Any]:

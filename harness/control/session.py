@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -164,6 +165,14 @@ def _values(matrix: Matrix, axis: str) -> list[str]:
 
 
 def _resumed_folder(options: RunOptions) -> Path:
+    folder = _folder_to_resume(options)
+    if (folder / results.BISECTION).exists():
+        what = f"harness bisect locks --resume --out {shlex.quote(str(folder))}"
+        raise RunFolderError(f"{folder} is a bisection's folder, which chooses its trials itself; go on with: {what}")
+    return folder
+
+
+def _folder_to_resume(options: RunOptions) -> Path:
     if options.out is not None:
         if not rundir.is_run_folder(options.out):
             there = "holds no run to resume" if options.out.is_dir() else "is no run folder: there is nothing to resume"

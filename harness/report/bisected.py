@@ -172,7 +172,7 @@ def _counts(rows: Sequence[StrategyRow]) -> str:
     unsafe = [row for row in rows if row.verdict == "unsafe"]
     planned = [row for row in unsafe if row.hazard or row.beside]
     plan = sum(bool(row.hazard) for row in planned)
-    trials = sum(row not in planned and not row.failed.startswith(("0/", "not run")) for row in unsafe)
+    trials = sum(row not in planned and row.failed[:1].isdigit() and not row.failed.startswith("0/") for row in unsafe)
     less = len(unsafe) - trials - len(planned)
     how = [
         (trials, "by trials"),
@@ -203,7 +203,7 @@ def _row(entry: object) -> StrategyRow | None:
         lock=_said(entry.get("lock")),
         verdict=verdict,
         mark=MARKS[verdict],
-        failed=f"{failures:,}/{trials:,}" if trials else "not run",
+        failed=f"{failures:,}/{trials:,}" if trials else _in_plans(entry, witness),
         by_plan=f"{reproduced} of {plural(len(endings), 'plan')} reproduced" if endings else "",
         why=_why(entry, witness, hazard),
         trial=_said(witness.get("trial")),
@@ -213,6 +213,15 @@ def _row(entry: object) -> StrategyRow | None:
         beside=_said(witness.get("plan")),
         label=_said(witness.get("label")),
     )
+
+
+def _in_plans(entry: Mapping[str, Any], witness: Mapping[str, Any]) -> str:
+    """Of a strategy that has no trials but those of plans, in the words of the terminal."""
+    if not _whole(entry.get("plan_trials")):
+        return "not run"
+    if witness:
+        return "in a plan" if witness.get("plan") else "by plan"
+    return "plans only"
 
 
 def _why(entry: Mapping[str, Any], witness: Mapping[str, Any], hazard: str) -> str:

@@ -42,6 +42,8 @@ def print_bisection(console: Console, result: BisectResult, folder: str, page: s
         console.print(line, soft_wrap=True)
     console.print()
     console.print(_ladder(answer) if isinstance(answer, Answer) else _sets(answer))
+    for meaning in _legend(answer):
+        console.print(meaning)
     _lines(console, "Still open", list(answer.open))
     if answer.answer is not None and answer.verdict == "safe":
         console.print()
@@ -167,13 +169,23 @@ def _ladder(answer: Answer) -> Table:
     return table
 
 
+def _legend(answer: Answer | RegionAnswer) -> list[str]:
+    """What the words of the table mean, of those that stand in it."""
+    if not isinstance(answer, Answer) or not any(entry.plan_trials for entry in answer.ladder):
+        return []
+    lines = ["by plan: threads were held until the harmful order came about, which any scheduler may bring about."]
+    if any(entry.witness and entry.witness.get("plan") for entry in answer.ladder):
+        lines.append("in a plan: it failed while threads were held so, in another way than the plan was made for.")
+    return [*lines, f"{sum(entry.plan_trials for entry in answer.ladder)} of the trials were of plans."]
+
+
 def _counts(entry: Entry | Version) -> str:
     """`1/59`; `by plan` of what a plan has settled, whose counts stand with its witness; `in a plan` of what failed in a trial
-    of one beside its order; `not run`."""
+    of one beside its order; `plans only` of what was asked by plans and has not failed; `not run`."""
     counts = [f"{entry.failures}/{entry.trials}"] if entry.trials else []
     if entry.plan_failures and not entry.failures:
         counts.append("in a plan" if entry.witness and entry.witness.get("plan") else "by plan")
-    return ", ".join(counts) or "not run"
+    return ", ".join(counts) or ("plans only" if entry.plan_trials else "not run")
 
 
 def _why(entry: Entry) -> str:

@@ -23,8 +23,12 @@ _NATIVE = "which thread waits for a lock is seen only with native frames: py-spy
 _LOCKS = "a text of stacks does not say who holds a lock: while it hangs, harness dump PID does"
 
 
-def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> None:
-    """The hazards, the most specific first, or that there is none, and what was read."""
+def print_explanation(console: Console, dump: Dump, found: Sequence[Match], told: Sequence[str] = ()) -> None:
+    """What the file tells of itself, the hazards, the most specific first, or that there is none, and what was read."""
+    for text in told:
+        _line(console, "told", one_line(visible(text), 1_000))
+    if told:
+        console.print()
     whole, brief = _divided(found)
     for number, match in enumerate(whole):
         if number:
@@ -44,7 +48,7 @@ def print_explanation(console: Console, dump: Dump, found: Sequence[Match]) -> N
         console.print(Text(UNKNOWN, style="bold"))
         for raised in [raised for raised in dump.exceptions if raised.type][:5]:
             _line(console, "raised", one_line(visible(raised.texts[0]), 200))
-    if not found and any(thread.frames for thread in dump.threads):
+    if not found and not told and any(thread.frames for thread in dump.threads):
         python = all(frame.is_python for thread in dump.threads for frame in thread.frames)
         console.print(Text(f"\n{_NATIVE if python else ''}{_LOCKS}"))
     console.print(Text(f"\nread: {_read(dump, found)}", style="dim"))
@@ -147,9 +151,10 @@ def _exceptions(dump: Dump) -> list[Raised]:
     return [raised for raised in dump.exceptions if raised.type or raised.frames]
 
 
-def explanation_json(dump: Dump, found: Sequence[Match]) -> dict[str, Any]:
-    """`explain --json`: {"matches": [...], "self_traces": [...], "threads": [...], "exceptions": [...]}."""
+def explanation_json(dump: Dump, found: Sequence[Match], told: Sequence[str] = ()) -> dict[str, Any]:
+    """`explain --json`: {"told": [...], "matches": [...], "self_traces": [...], "threads": [...], "exceptions": [...]}."""
     return {
+        "told": list(told),
         "matches": [
             {
                 "id": match.hazard.id,

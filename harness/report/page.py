@@ -102,6 +102,12 @@ class Page:
     one_trial: str
     bisected: Bisected | None
 
+    @property
+    def outside_plans(self) -> str:
+        """Where a bisection's plans have failed: that what follows is of the other trials."""
+        failed = self.bisected is not None and any(row.hazard or row.beside for row in self.bisected.rows)
+        return " outside of plans (for those see above)" if failed else ""
+
 
 def build_page(data: RunData, baseline: RunData | None = None) -> Page:
     """The page of a run, compared with another where there is one. A bisection's has its answer for a headline."""

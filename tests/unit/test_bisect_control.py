@@ -314,6 +314,22 @@ def test_a_finished_bisection_resumes_to_the_same_answer_without_a_trial(run: Ru
     assert after["ladder"] == before["ladder"]
 
 
+def test_a_run_does_not_go_on_in_its_folder_and_rows_of_one_that_did_say_nothing(
+    run: Run, executor: FakeExecutor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before, _ = run("locks", "checkpoint=reentrant")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--resume", "--out", "run"])
+    said = capsys.readouterr().err
+    assert (ended.value.code, said.count("\n")) == (2, 1)
+    assert "run is a bisection's folder" in said
+    assert "harness bisect locks --resume --out run" in said
+    stray = {name: value for name, value in rows(tmp_path / "run")[0].items() if name != "bisect"}
+    with open(tmp_path / "run" / "results.jsonl", "a") as stream:
+        stream.write(json.dumps({**stray, "trial": "lock=none--r9", "repeat": 9}) + "\n")
+    assert run("locks", "--resume")[1]["ladder"] == before["ladder"]
+
+
 def test_thorough_can_be_asked_for_later(run: Run, executor: FakeExecutor) -> None:
     """first_step is safe too, but was not settled, as failures were rare."""
     count = [0]
@@ -378,6 +394,9 @@ def test_plans_are_carried_out_first_and_kept(
     assert again["ladder"] == document["ladder"]
     text = run("locks", "--resume", json_output=False)[1]
     assert "fx-flag-collision, by plan: 1 of 1 hazards' plans reproduced" in " ".join(text.split())
+    assert "by plan: threads were held until the harmful order came about" in text
+    assert "in a plan:" not in text
+    assert "6 of the trials were of plans." in text
     assert "1/2" not in text, "a count of plans' trials reads as one of failures"
     assert "0/0" not in text
 

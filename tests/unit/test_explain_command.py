@@ -151,6 +151,47 @@ def test_who_waits_for_a_lock_is_known_without_native_frames(explain: Callable[.
     assert out.startswith("user-lock-inversion  ")
 
 
+def test_what_a_dump_has_found_is_told_though_no_hazard_fits(explain: Callable[..., Ran]) -> None:
+    finding = {"kind": "deadlock", "text": "a waits for lock `x` (t.py:3), which b took at t.py:9", "threads": ["a", "b"]}
+    document = {**_dumped(HEALTHY[0], ""), "findings": [finding]}
+    code, out, _ = explain("-", stdin=json.dumps(document).encode())
+    assert code == 1
+    assert out.startswith("  told     deadlock: a waits for lock `x` (t.py:3), which b took at t.py:9\n")
+    assert "harness dump PID does" not in out, "it has"
+    told = json.loads(explain("-", "--json", stdin=json.dumps(document).encode())[1])["told"]
+    assert told == ["deadlock: a waits for lock `x` (t.py:3), which b took at t.py:9"]
+
+
+def test_a_trial_s_reason_comes_before_what_else_it_shows(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    row = {"torch": "2.11.0", "outcome": "deadlock", "outcomes": ["deadlock"], "reason": "a waits for b", "errors": []}
+    (tmp_path / "result.json").write_text(json.dumps(row), encoding="utf-8")
+    assert explain(str(tmp_path))[1].startswith("  told     deadlock: a waits for b\n")
+    (tmp_path / "result.json").write_text(json.dumps({**row, "outcome": "ok", "outcomes": ["ok"]}), encoding="utf-8")
+    assert "told" not in explain(str(tmp_path))[1]
+
+
+@pytest.mark.parametrize(
+    ("order", "outcome", "first"),
+    [
+        ("completed", "fx_error", "first-step-hole"),
+        ("excluded", "fx_error", "fx-flag-collision"),
+        ("completed", "ok", "fx-flag-collision"),
+    ],
+)
+def test_a_trial_that_carried_out_its_plan_shows_the_plan_s_hazard(
+    explain: Callable[..., Ran], tmp_path: Path, order: str, outcome: str, first: str
+) -> None:
+    """The message alone is that of several hazards, with other remedies."""
+    message = "Detected that you are using FX to symbolically trace a dynamo-optimized function."
+    error = {"label": "fx_error", "thread": "a", "type": "RuntimeError", "message": message, "traceback": "", "tracers": []}
+    row = {"torch": "2.11.0", "outcome": outcome, "outcomes": [outcome], "errors": [error], "schedule": {"order": order}}
+    (tmp_path / "result.json").write_text(json.dumps(row), encoding="utf-8")
+    (tmp_path / "spec.json").write_text(json.dumps({"extra": {"plan_of": "first-step-hole"}}), encoding="utf-8")
+    out = explain(str(tmp_path))[1]
+    assert out.startswith(f"{first}  ")
+    assert ("carried out its plan" in out) is (first == "first-step-hole")
+
+
 def test_the_json_of_a_tree_names_the_hazard_of_one_rank(explain: Callable[..., Ran]) -> None:
     ranks = [_dumped(HEALTHY[0], ""), {**_dumped(DEADLOCK, "2.13.0"), "pid": 8}, {"pid": 9, "failed": True, "stacks": []}]
     document = json.dumps({"pid": 1, "odd": None, "processes": ranks}).encode()
