@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from harness.hazards import HAZARDS
 PLANS = "plans.jsonl"
 FOLDER = "plans"
 TIMEOUT_S = 300.0
+NOTED = 90
+"""Characters of a reason in a note of progress; all of it is in `plans.jsonl`."""
 
 
 class PlanOracle(Protocol):
@@ -170,7 +173,7 @@ class ReproducingOracle:
         told: set[Ask] = set()
         for result in self._in_order(together(self._executor, works), failures, told):
             told.add(Ask(result.hazard, result.strategy))
-            reason = f" ({result.reason})" if result.reason else ""
+            reason = f" ({textwrap.shorten(result.reason, NOTED, placeholder=' …')})" if result.reason else ""
             self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
             yield result
 
