@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core.errors import RunFolderError, UserError
+from harness.core.outcome import OK
 
 from .request import Row
 from .rundir import RunFolder, default_folder, dump_environment, is_run_folder, open_run, point_latest
@@ -100,10 +101,15 @@ def watch(options: WatchOptions, display: Display, say: Callable[[str], None]) -
             start.remove()
             display.close()
         _put_down(folder, command, options, result, begun)
-    note = point_latest(path)
-    if note:
+    if any(map(_worth_a_look, result.rows)) and (note := point_latest(path)):
         result.notes.append(note)
     return result
+
+
+def _worth_a_look(row: Row) -> bool:
+    """Whether torch was there, or something was seen: else `reports/latest` stays with what is more to be asked about."""
+    imported = bool((row.get("facts") or {}).get("torch_imported"))
+    return imported or row["outcome"] != OK or bool(row["errors"] or row.get("problems"))
 
 
 def _undo(path: Path, before: set[str] | None) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-from harness.core.errors import UserError
+from harness.core.errors import UserError, nearest
 
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 """Programs whose work is done by processes that they start."""
@@ -26,6 +26,8 @@ _WHY = {
     "E": "-E ignores PYTHONPATH",
     "S": "-S leaves out the interpreter's start-up files",
 }
+_FLAGS = re.compile(r"-[bBdOPqRsuvx]+")
+"""Options of the interpreter that take no value, and after which it runs the script and nothing else."""
 _SECRET = re.compile(r"token(?!iz)|secret|passw|credential|api[-_]?key", re.IGNORECASE)
 
 
@@ -71,6 +73,7 @@ def read_command(given: Sequence[str]) -> Command:
             raise UserError(
                 f"{shlex.join(words[:3])}: cannot be watched: {_WHY[option]}, by which a watch begins; run it without -{option}"
             )
+    _refuse_missing_script(words)
     rest = _program_words(words)
     _refuse_other_harness(rest)
     name = rest[1] if rest[:1] == ["-m"] and len(rest) > 1 else Path(rest[0]).name if rest else Path(words[0]).name
@@ -145,6 +148,25 @@ def _split(words: Sequence[str]) -> tuple[str, list[str]]:
 def _program_words(words: Sequence[str]) -> list[str]:
     """From the script or `-m` on: without the interpreter and its options."""
     return _split(words[1:])[1] if _is_python(words[0]) else list(words)
+
+
+def _refuse_missing_script(words: Sequence[str]) -> None:
+    """Where the interpreter would say so itself, for certain; whatever is in doubt is left to it."""
+    if not _is_python(words[0]) or words[0].endswith("-config") or _first_line(words[0]):  # the last: a wrapper
+        return
+    if os.environ.get("PYTHONINSPECT"):  # a prompt follows, whatever became of the script
+        return
+    script = next((word for word in words[1:] if _FLAGS.fullmatch(word) is None), "")
+    if not script or script.startswith("-"):
+        return
+    try:
+        os.stat(script)
+    except FileNotFoundError:
+        path = Path(script)
+        near = nearest(path.name, [each.name for each in path.parent.glob("*.py")])
+        raise UserError(f"{script}: no such file{near}; give its path from the working folder") from None
+    except (OSError, ValueError):
+        return
 
 
 def _refuse_other_harness(rest: Sequence[str]) -> None:

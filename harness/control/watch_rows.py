@@ -16,6 +16,7 @@ from harness.core.scenario import Scenario
 from .request import Row, TrialRequest
 from .rows import Ending, last_events, trial_row
 from .rundir import TRIALS
+from .watch_errors import complete
 from .watch_hazards import HAZARD, named
 
 PROCESS = "process.json"
@@ -133,6 +134,8 @@ def process_row(
     row = trial_row(request, Ending(status, how, lived, 0.0))
     row["exit"] = {**row["exit"], "how": _how(said, status, killed, process)}
     labels = [label for label in said.get("outcomes", []) if label != OK]
+    unsaid = complete(row, process.folder, final=bool(said.get("final")))
+    labels += [label for label in dict.fromkeys(unsaid) if label not in labels]
     reason = row["reason"] if said else ""
     signal_name = row["exit"]["signal"]
     if outside and not said.get("final"):

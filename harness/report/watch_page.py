@@ -16,7 +16,7 @@ from harness.report.evidence import Budget, Shower
 from harness.report.page import Evidence
 from harness.report.rundata import RunData
 from harness.report.text import one_line
-from harness.report.watched import Told, explain_commands, head, told
+from harness.report.watched import Told, explain_commands, head, nothing_seen, told
 from harness.report.wording import plural
 
 KIND = "watch"
@@ -134,4 +134,4 @@ def _answer(rows: list[dict[str, Any]], views: list[ProcessView]) -> Answer:
         hazard = next((f"{one.text[0].upper()}{one.text[1:].rstrip('.')}." for one in wrong[1:2] if one.topic == HAZARD), "")
         more = f"{plural(len(findings) - 1, 'further finding')} below." if len(findings) > 1 else ""
         return Answer("unsafe", f"{one_line(wrong[0].text, 300)}.", f"{hazard} {more}".strip())
-    return Answer("undecided", "Nothing wrong was seen.", head(rows))
+    return Answer("undecided", f"{nothing_seen(rows)}.", head(rows))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from harness.control.watch_errors import ENDED
 from harness.control.watch_hazards import HAZARD
-from harness.core.outcome import OK
+from harness.core.outcome import FAILURES, OK
 from harness.report.text import one_line
 from harness.report.wording import plural
 
@@ -22,6 +25,10 @@ MOST_REASONS = 20
 LONGEST = 400
 LONGEST_HAZARD = 700
 LONG_WAIT_S = 0.1
+_ENDED_BY = " ended by "
+BY_SIGNAL = "the process ended by "
+_PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
+_LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib(?:64)?/python3[^/]*/|/ours/harness/")
 GUARDS_HELD = "runtime guards failed even though they passed"
 """Of `torch._dynamo.guards`, torch 2.11 to 2.14: it found no entry with a guard that fails, and asks for a bug report."""
 
@@ -45,6 +52,7 @@ def told(row: Row) -> list[Told]:
     found += [Told(True, str(one["label"]), str(one["text"])) for one in problems if one["label"] != HAZARD]
     found += [*_settings(facts), *_leaks(row), *_compiles(row, facts), *_waits(row), *_unseen(row, facts)]
     found.sort(key=lambda one: not one.wrong)
+    found[:1] = _then_ended(row, found[:1])
     for one in reversed([one for one in problems if one["label"] == HAZARD]):
         of = ("hang", "deadlock") if one.get("of", "hang") == "hang" else (one["of"],)
         last = max((number for number, each in enumerate(found) if each.wrong and each.topic in of), default=-1)
@@ -70,27 +78,31 @@ def summary(rows: Sequence[Row], notes: Sequence[str], written: str, *, quiet: b
         said = wrong + ([f"and {more} more"] if more > 0 else [])
     elif rows:
         facts = [_of(rows, row, one) for row, one in sentences if one.topic not in ("torch", "region")]
-        said = ["Nothing wrong was seen", *facts[:MOST_FACTS]]
+        said = [nothing_seen(rows), *facts[:MOST_FACTS]]
     lines = _lines(f"harness watch: {head(rows)}", "")
     for text in (*said, *(f"Note: {note}" for note in notes)):
         lines += _lines(f"{text.rstrip('.')}.", "  ")
-    explained = [f"  Explain: {command}" for command in explain_commands(rows, run)] if run else []
+    following = [f"  Next: {command}" for command in explain_commands(rows, run)] if run else []
     # In one piece, however long: they are there to be copied.
-    return "\n".join([*lines, *explained, f"  Report: {written}"])
+    return "\n".join([*lines, f"  Report: {written}", *following])
+
+
+def nothing_seen(rows: Sequence[Row]) -> str:
+    """What is said where nothing was found: of a program that says itself that it failed, no more than that."""
+    code = (rows[0].get("exit") or {}).get("status") if rows else None
+    if not code:
+        return "Nothing wrong was seen"
+    return f"{_name(rows)} ended with exit code {code}; nothing of what is watched for was seen"
 
 
 def explain_commands(rows: Sequence[Row], run: str) -> list[str]:
-    """`harness explain RUN/trials/process-N` for processes with an error of which no hazard is named for certain."""
-    folders = [f"{run}/trials/{row['trial']}" for row in rows if _unexplained(row)]
+    """`harness explain RUN/trials/process-N` for processes in which something failed."""
+    folders = [f"{run}/trials/{row['trial']}" for row in rows if {*FAILURES} & {*row["outcomes"]}]
     return [f"harness explain {shlex.quote(folder)}" for folder in folders[:MOST_EXPLAINED]]
 
 
-def _unexplained(row: Row) -> bool:
-    problems = row.get("problems") or ()
-    named = {one.get("of", "hang") for one in problems if one["label"] == HAZARD and str(one["text"]).startswith("this is ")}
-    kinds = {str(error["label"]) for error in row["errors"] if not error["consequence"]}
-    kinds |= {"dense"} & set(row["outcomes"])
-    return bool(kinds - named)
+def _name(rows: Sequence[Row]) -> str:
+    return str(rows[0]["scenario"]["workload"]).removeprefix("watch:")
 
 
 def _lines(text: str, indent: str) -> list[str]:
@@ -105,9 +117,8 @@ def head(rows: Sequence[Row]) -> str:
         return "nothing was watched."
     lived = max(float(row.get("wall_s") or 0.0) for row in rows)
     torches = sorted({str(row["torch"]) for row in rows if row.get("torch")})
-    name = str(rows[0]["scenario"]["workload"]).removeprefix("watch:")
     ended = _ended(rows[0].get("exit") or {})
-    return f"{name} {ended} after {lived:.1f} s, {_many(len(rows), 'process', 'processes')}, {_torch(torches)}."
+    return f"{_name(rows)} {ended} after {lived:.1f} s, {_many(len(rows), 'process', 'processes')}, {_torch(torches)}."
 
 
 def _torch(torches: Sequence[str]) -> str:
@@ -141,9 +152,30 @@ def _stuck(row: Row, facts: Mapping[str, Any]) -> list[Told]:
         after = f" (it went on after {ended - one['at_s']:.1f} s)" if isinstance(ended, int | float) else ""
         found.append(Told(True, "hang", f"{one['label']} at {one['at_s']:.1f} s: {one['reason']}{after}"))
     reasons = {one["reason"] for one in facts.get("stuck") or ()}
-    if row.get("reason") and row["reason"] not in reasons and row["outcome"] != OK:
-        found.append(Told(True, row["outcome"], f"{row['outcome']}: {row['reason']}"))
+    reason, label = str(row.get("reason") or ""), str(row["outcome"])
+    if reason and reason not in reasons and label != OK and not (reason.startswith(BY_SIGNAL) and _went_later(row)):
+        stands = [one for one in ("deadlock", "hang") if one in row["outcomes"]]  # what a reason is about, if it is there
+        label = label if label in stands else (stands or [label])[0]
+        found.append(Told(True, label, f"{label}: {reason}"))
     return found
+
+
+def _went_later(row: Row) -> bool:
+    """Whether the process crashed after something else that its outcome is named by."""
+    return "crash" in row["outcomes"] and row["outcome"] != "crash"
+
+
+def _then_ended(row: Row, first: Sequence[Told]) -> list[Told]:
+    """What is said first, with the crash that followed it; the crash alone where nothing else is wrong."""
+    number = (row.get("exit") or {}).get("signal")
+    if not number or not _went_later(row):
+        return list(first)
+    wrong = [one for one in first if one.wrong]
+    if not wrong:
+        return [Told(True, "crash", f"crash: {BY_SIGNAL}{number}"), *first]
+    by_error = wrong[0].topic == "error" and _ENDED_BY in wrong[0].text
+    ending = f"; then {BY_SIGNAL}{number}" if by_error else f". The process then ended by {number}"
+    return [replace(wrong[0], text=wrong[0].text + ending)]
 
 
 def _collisions(row: Row) -> list[Told]:
@@ -152,10 +184,14 @@ def _collisions(row: Row) -> list[Told]:
     if not count:
         return []
     first = collided[0] if collided else {}
-    who = f"first {first.get('worker')}{_region(first)}, step {first.get('step')}"
+    step = f", step {first['step']}" if first.get("step") is not None else ""
+    who = f"first {first.get('worker')}{_region(first)}{step}"
     others = " and ".join(f"{one['worker'] or one['thread']}{_region(one)}" for one in first.get("tracers") or ())
     while_ = f", while {others} was tracing" if others else ""
-    return [Told(True, "fx_error", f"{plural(count, 'compiled call')} refused with the FX-tracing error: {who}{while_}")]
+    ended = _and(error["worker"] for error in collided if error.get("seen") in ENDED)
+    which = f", which ended {ended}" if ended else ""
+    text = f"{plural(count, 'compiled call')} refused with the FX-tracing error: {who}{while_}{which}"
+    return [Told(True, "fx_error", text)]
 
 
 def _region(part: Mapping[str, Any]) -> str:
@@ -170,9 +206,25 @@ def _errors(row: Row) -> list[Told]:
     found = []
     for errors in kinds.values():
         first = errors[0]
-        text = f"{first['label']} in {_workers(errors)}: {first['type']}: {one_line(first['message'], 200)}"
+        message = one_line(str(first["message"]), 200).rstrip(".")
+        what = f"{first['type']}: {message}" if message else str(first["type"])
+        if first["label"] == "error" and all(error.get("seen") in ENDED for error in errors):
+            text = f"{_and(error['worker'] for error in errors)}{_ENDED_BY}{what}{_place(first)}"
+        else:
+            text = f"{first['label']} in {_workers(errors)}: {what}"
         found.append(Told(True, first["label"], text))
     return found
+
+
+def _and(names: Iterable[str]) -> str:
+    """`a`, or `a and b`, each once."""
+    return " and ".join(dict.fromkeys(names))
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    """` (train.py:15)`: the innermost line of its traceback that is the program's own; "" without any."""
+    own = [found for found in _PLACE.findall(str(error["traceback"])) if not _LIBRARY.search(found[0])]
+    return f" ({Path(own[-1][0]).name}:{own[-1][1]})" if own else ""
 
 
 def _workers(errors: Sequence[Mapping[str, Any]]) -> str:

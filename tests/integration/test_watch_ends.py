@@ -185,3 +185,53 @@ def test_a_suite_whose_warnings_are_errors_passes(tmp_path: Path) -> None:
     words = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_it.py")
     done = watch(tmp_path / "run", sys.executable, *words)
     assert done.code == 0, done.out
+
+
+RAISES = """
+import os, signal, threading
+
+def work():
+    raise NotImplementedError("no such thing here")
+
+thread = threading.Thread(target=work, name="trainer-0")
+thread.start()
+thread.join()
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+def test_an_error_that_ended_a_thread_is_told_though_the_process_crashed_at_once(tmp_path: Path) -> None:
+    (tmp_path / "raises.py").write_text(RAISES)
+    done = watch(tmp_path / "run", sys.executable, "raises.py")
+    assert done.code == -signal.SIGSEGV
+    assert done.row["outcomes"] == ["error", "crash"]
+    assert [(error["type"], error["worker"], error["seen"]) for error in done.row["errors"]] == [
+        ("NotImplementedError", "trainer-0", "thread")
+    ]
+    told = "trainer-0 ended by NotImplementedError: no such thing here (raises.py:5); then the process ended by SIGSEGV."
+    said = done.err[done.err.index("harness watch: ") :]
+    assert f" {told} Report: " in " ".join(said.split())
+    assert said.rstrip().endswith(f"Next: harness explain {done.run}/trials/{done.row['trial']}")
+    assert f"<h1>{told}</h1>" in (done.run / "report.html").read_text("utf-8")
+
+
+def test_a_script_that_is_not_there_is_one_line_and_nothing_starts(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    done = watch(tmp_path / "run", sys.executable, "-u", "trian.py")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        'error: trian.py: no such file (did you mean "train.py"?); give its path from the working folder'
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_latest_stays_where_nothing_was_to_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "reports" / "before").mkdir(parents=True)
+    latest = tmp_path / "reports" / "latest"
+    latest.symlink_to("before")
+    done = watch(tmp_path / "reports" / "code", sys.executable, "-c", "raise SystemExit(3)", cwd=tmp_path)
+    assert "-c ended with exit code 3; nothing of what is watched for was seen" in " ".join(done.err.split())
+    watch(tmp_path / "reports" / "none", "sh", "-c", "exit 3", cwd=tmp_path)
+    assert latest.readlink() == Path("before")
+    watch(tmp_path / "reports" / "raises", sys.executable, "-c", "1 / 0", cwd=tmp_path)
+    assert latest.readlink() == Path("raises")

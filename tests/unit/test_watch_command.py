@@ -122,6 +122,42 @@ def test_no_command(tmp_path: Path, given: list[str], said: str) -> None:
         read_command(given)
 
 
+@pytest.mark.parametrize("options", [[], ["-u"], ["-uB", "-OO"]])
+def test_a_script_that_is_not_there_is_refused(options: list[str]) -> None:
+    with pytest.raises(UserError, match=r'^trian\.py: no such file \(did you mean "train\.py"\?\); '):
+        read_command([sys.executable, *options, "trian.py", "--lr", "1"])
+    with pytest.raises(UserError, match=r"^nosuch/folder\.py: no such file; "):
+        read_command([sys.executable, *options, "nosuch/folder.py"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-i", "trian.py"],
+        ["-V", "trian.py"],
+        ["-W", "error", "trian.py"],
+        ["-Xdev", "trian.py"],
+        ["--check-hash-based-pycs", "never", "trian.py"],
+        ["-c", "pass", "trian.py"],
+        ["-m", "trian"],
+        ["-", "trian.py"],
+        ["."],
+        ["train.py/trian.py"],  # another error, which the interpreter tells in its own words
+        ["-u"],
+        [],
+    ],
+)
+def test_what_is_not_certain_to_be_a_missing_script_runs(words: list[str]) -> None:
+    assert read_command([sys.executable, *words]).words == (sys.executable, *words)
+
+
+def test_a_wrapper_called_python_or_a_prompt_afterwards_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = script(tmp_path / "python", "#!/bin/sh")
+    assert read_command([wrapper, "trian.py"])
+    monkeypatch.setenv("PYTHONINSPECT", "1")
+    assert read_command([sys.executable, "trian.py"])
+
+
 def test_a_module_of_the_programs_own_called_harness_is_not_hidden(tmp_path: Path) -> None:
     (tmp_path / "harness.py").write_text("")
     for given in ([sys.executable, "train.py"], ["-m", "mod"]):

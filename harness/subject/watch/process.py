@@ -32,6 +32,8 @@ from .threads import WatchedThreads, fit
 if TYPE_CHECKING:
     from .probes import WatchProbes
 
+WRITTEN_AT_ONCE = 16
+"""Errors that ended a thread, after each of which the account is written; a program may have thousands."""
 UNWRITTEN = "unwritten.txt"
 MOST_FINDINGS = 200
 MOST_COLLISIONS = 50  # kept with their stacks; more are counted
@@ -172,6 +174,8 @@ class Watched:
             return
         record = self.trial.error(error, thread, thread.worker, self.log.now_ns())
         self.log.emit("error", f',"label":"{record.label}","error":"{fit(record.type)}","seen":"{where}"')
+        if where == "thread" and len(self.trial.errors) <= WRITTEN_AT_ONCE:
+            self.write()  # a process may crash for it before the next regular account
 
     def forked_child(self) -> None:
         """In the parent: it has a child more."""
