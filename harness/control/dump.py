@@ -17,6 +17,7 @@ from harness.control.process_stacks import NoStacks, Run, Stacks, reader, take
 from harness.control.processes import Process, below, find, python_below
 from harness.core.errors import UserError
 from harness.core.stuck.diagnose import diagnose
+from harness.core.stuck.reasons import UNKNOWN_HOLDER
 from harness.core.stuck.views import Diagnosis, ThreadView
 from harness.core.waitgraph import Edge
 
@@ -116,7 +117,7 @@ def _explained(process: Process, record: Record | None, stacks: Stacks, hung: bo
         names = {thread.ident: thread.name for thread in threads}
         edges = [Edge(names[a], what, names[b]) for a, what, b in record.edges if a in names and b in names]
     diagnosis = diagnose(threads, reader(process.pid), edges, hung=hung)
-    locked = {wait.thread.ident for wait in diagnosis.waits if wait.kind == "lock"}
+    locked = {wait.thread.ident for wait in diagnosis.waits if wait.kind in ("lock", UNKNOWN_HOLDER)}
     hazards = match(Dump(waiting_for_locks(from_pyspy_json(stacks.raw), locked)), torch=process.torch)
     note = _note(process, stacks.note)
     return ProcessDump(process, threads, diagnosis, tuple(hazards), record, note, raw=tuple(stacks.raw))

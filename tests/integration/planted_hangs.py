@@ -21,7 +21,8 @@ IN_TIME_S = 5.0
 class Planted:
     """`says`: what an explanation has to name. `label`: of the trial.
 
-    probed   what is said instead where the probes tell of torch's own waits, in a trial and under a watch
+    probed   what is said instead in a trial and under a watch, where probes tell of torch's own waits, and where every object
+             is known: from outside it may be known by its name alone
     """
 
     name: str
@@ -67,6 +68,19 @@ PLANTED = (
     Planted("native_read", "hang", "native", ("fetcher is in a native call", "`os.read(ends[0], 1)`", "user wait")),
     Planted("native_gil", "hang", "gil", ("caller holds the interpreter lock in a native call", "native_gil.py:16")),
     Planted("self_lock", "deadlock", "cycle", ("teller waits for lock `self.lock`", "it itself took at self_lock.py:16")),
+    Planted(
+        "body_on_line",
+        "deadlock",
+        "cycle",
+        (
+            "adder waits for lock `table` (body_on_line.py:19), which reader took at body_on_line.py:27",
+            "reader waits for lock `stats.lock` (body_on_line.py:29), and adder may hold it (took `self.lock` at",
+        ),
+        (
+            "adder waits for lock `table` (body_on_line.py:19), which reader took at body_on_line.py:27",
+            "reader waits for lock `stats.lock` (body_on_line.py:29), which adder took at body_on_line.py:17",
+        ),
+    ),
     Planted("pool_of_one", "hang", "nobody", ("pool_0 waits for the result of a future", "never begun")),
     Planted(
         "replica_barrier",

@@ -121,7 +121,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def test_bad_pids_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    for pid, says in ((str(gone.pid), "no process has the ID"), ("0", "is no process ID"), ("x", "'PID'")):
+    no_number = "error: PID x: not a process ID; give a number (ps -ef shows them)"
+    for pid, says in ((str(gone.pid), "no process has the ID"), ("0", "is no process ID"), ("x", no_number)):
         code, out, err = run(capsys, pid)
         assert (code, out) == (2, "")
         assert says in err

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .source import Block, Call, Sources, called, calls, held
 from .views import Frame, ThreadView
-from .waits import METHODS, Spot, of_library, resolve, written
+from .waits import METHODS, PLAIN_LOCKS, Spot, of_library, resolve, written
 
 ENDED_BY: dict[str, frozenset[str]] = {
     "condition": frozenset({"notify", "notify_all"}),
@@ -28,13 +28,19 @@ _HOLDS = re.compile(r"\bwith\b|\.acquire\s*\(")
 
 @dataclass(frozen=True)
 class Held:
-    """A thread holds a lock: `key` None when its object is not known, then `name` is the last part of how it is written."""
+    """A thread holds a lock: `key` None when its object is not known, then `name` is the last part of how it is written.
+
+    may    it may hold it, see `source.Hold`
+    waits  by a `with` on the line where it waits itself
+    """
 
     key: Hashable
     name: str
     written: str
     place: str
     sure: bool
+    may: bool = False
+    waits: bool = False
 
 
 class Same:
@@ -77,14 +83,17 @@ def learn(spots: dict[int, Spot], sources: Sources, same: Same) -> None:
 def holds_of(thread: ThreadView, at: Spot | None, sources: Sources, same: Same) -> list[Held]:
     """The locks that a thread holds by its own code. A wait in a condition has given that condition's lock up."""
     found = []
-    for frame in thread.frames:
+    others = [expression for expression, _ in at.others] if at is not None else []
+    for depth, frame in enumerate(thread.frames):
         if not _HOLDS.search(sources.text(frame)):
             continue
         block = sources.block(frame)
         if block is None:
             continue
-        awaiting = at.expression if at is not None and at.frame is frame else None
-        for hold in held(block, frame, awaiting):
+        here = at is not None and at.frame is frame
+        awaiting = at.expression if at is not None and here else None
+        inner = thread.frames[depth - 1].function.rsplit(".", 1)[-1] if depth else None
+        for hold in held(block, frame, awaiting, others if here else (), inner):
             if not isinstance(hold.expression, (ast.Name, ast.Attribute, ast.Subscript)):
                 continue
             value = resolve(hold.expression, frame, sources)
@@ -92,7 +101,9 @@ def holds_of(thread: ThreadView, at: Spot | None, sources: Sources, same: Same) 
             if at is not None and at.kind == "condition" and key is not None and key == same.of(at.key):
                 continue
             place = f"{frame.place.rsplit(':', 1)[0]}:{hold.line}"
-            found.append(Held(key, last_name(hold.expression), ast.unparse(hold.expression), place, hold.sure))
+            name, text = last_name(hold.expression), ast.unparse(hold.expression)
+            plain = hold.by_call and value is not None and value.kind.rsplit(".", 1)[-1] in PLAIN_LOCKS
+            found.append(Held(key, name, text, place, hold.sure or plain, hold.may and not plain, hold.may and here))
     return found
 
 

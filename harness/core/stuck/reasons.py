@@ -13,6 +13,9 @@ from .source import Read, Sources, loops_around
 from .views import Frame, ThreadView, Value, Wait
 from .waits import Spot, ends_with, lock_words, of_library, spot
 
+UNKNOWN_HOLDER = "lock of unknown holder"
+"""Kind of a wait for a lock whose helpers may hold it, all of them: nobody is known to."""
+
 
 class Reasons:
     """One process at one moment."""
@@ -32,13 +35,14 @@ class Reasons:
         self.holds: dict[int, list[Held]] = {
             thread.ident: holds_of(thread, self.spots.get(thread.ident), self.sources, self.same) for thread in threads
         }
+        self.spots = self._which()
+        self.perhaps = self._not_taken_yet()
         self.files = list(dict.fromkeys(f.file for t in threads for f in t.frames if not of_library(f)))
         self.waits = {ident: self._wait(self.by_ident[ident], at) for ident, at in self.spots.items()}
         self._add_known()
         self._by_elimination()
 
     def _wait(self, thread: ThreadView, at: Spot) -> Wait:
-        at = self._which(thread, at)
         idle = all(of_library(frame) for frame in thread.frames) and at.kind not in ("lock", "module", "engine", "exit")
         what = self._words(thread, at)
         if at.kind == "lock":
@@ -54,25 +58,45 @@ class Reasons:
             nobody = "no other thread runs a pool's work, so what is queued there is never begun"
         else:
             helpers, nobody = self._enders(thread, at)
-        return Wait(thread, at.kind, what, helpers, nobody if not helpers else "", idle, at.key, at.timed)
+        loose = at.kind == "lock" and bool(helpers) and all(has.startswith("may ") for has in helpers.values())
+        kind = UNKNOWN_HOLDER if loose else at.kind
+        return Wait(thread, kind, what, helpers, nobody if not helpers else "", idle, at.key, at.timed)
 
-    def _which(self, thread: ThreadView, at: Spot) -> Spot:
-        """Of several locks on one line, the one that another thread holds."""
+    def _which(self) -> dict[int, Spot]:
+        """Of several locks on one line, the one that another thread holds; else the one that another may hold."""
+        return {
+            ident: next((found for may in (False, True) if (found := self._taken(ident, at, may)) is not None), at)
+            for ident, at in self.spots.items()
+        }
+
+    def _taken(self, waiter: int, at: Spot, may: bool) -> Spot | None:
         if at.kind != "lock" or not at.others:
-            return at
+            return None
         for expression, value in ((at.expression, at.value), *at.others):
             if expression is None:
                 continue
-            import_key = None if value is None else self.same.of(value.key)
+            key = None if value is None else self.same.of(value.key)
             taken = any(
-                hold.key is not None and hold.key == import_key
+                hold.key is not None and hold.key == key and (may or not hold.may)
                 for ident, holds in self.holds.items()
-                if ident != thread.ident
+                if ident != waiter
                 for hold in holds
             )
             if taken:
                 return Spot("lock", at.frame, value, ast.unparse(expression), expression, timed=at.timed)
-        return at
+        return None
+
+    def _not_taken_yet(self) -> list[tuple[str, Held]]:
+        """Take away what threads may hold by the very `with` at which they wait: they wait for it, as far as is known.
+
+        (thread's name, lock) of what was taken away: its body may run already, in a call that is not known to be a wait.
+        """
+        found = []
+        for ident, at in self.spots.items():
+            own = [hold for hold in self.holds[ident] if hold.waits and at.kind == "lock" and self._means(hold, at)]
+            self.holds[ident] = [hold for hold in self.holds[ident] if hold not in own]
+            found += [(self.by_ident[ident].name, hold) for hold in own]
+        return found
 
     def _words(self, thread: ThreadView, at: Spot) -> str:
         name = f" `{at.written}`" if at.written else ""
@@ -108,17 +132,26 @@ class Reasons:
                 return {owner: f"took it at {place}" if place else "holds it"}, ""
             name = at.value.fact("owner name") if at.value is not None else None
             return {}, f"its owner, {name or f'thread {owner}'}, has ended without letting go" + self._taken_at(at)
-        found = {}
-        own = ""
-        for ident, holds in self.holds.items():
-            for hold in holds:
-                if self._means(hold, at) and ident != thread.ident:
-                    found[ident] = f"took it at {hold.place}"
-                elif self._means(hold, at) and hold.sure and not (at.value is not None and "RLock" in at.value.kind):
-                    own = f"took it at {hold.place}"
-        if own and not found:
-            return {thread.ident: own}, ""  # a re-entrant lock would have let it in
-        return found, "no living thread is in code that holds it" + self._taken_at(at)
+        found: dict[int, str] = {}
+        own: dict[int, str] = {}
+        loose: dict[int, str] = {}
+        own_loose: dict[int, str] = {}
+        reentrant = at.value is not None and "RLock" in at.value.kind  # would have let its own thread in
+        for ident, hold in ((ident, hold) for ident, holds in self.holds.items() for hold in holds if self._means(hold, at)):
+            if ident != thread.ident:
+                (loose if hold.may else found)[ident] = _took(hold)
+            elif not reentrant and (hold.sure or hold.may):
+                (own_loose if hold.may else own)[ident] = _took(hold)
+        return found or own or loose or own_loose, "no living thread is in code that holds it" + self._perhaps(at)
+
+    def _perhaps(self, at: Spot) -> str:
+        """Who may have it after all, and where else it is taken."""
+        told = dict.fromkeys(
+            f"; {name} may have it, and wait in what follows `with` on that line ({hold.place})"
+            for name, hold in self.perhaps
+            if self._means(hold, at)
+        )
+        return "".join(told) + self._taken_at(at)
 
     def _means(self, hold: Held, at: Spot) -> bool:
         if hold.key is not None and at.key is not None and hold.key == self.same.of(at.key):
@@ -250,11 +283,15 @@ class Reasons:
                 if not (isinstance(hold.key, int) and isinstance(wait.key, int))
             }
             if loose:
-                self.waits[ident] = replace(wait, kind="lock of unknown holder", helpers=loose, nobody="")
+                self.waits[ident] = replace(wait, kind=UNKNOWN_HOLDER, helpers=loose, nobody="")
 
     def _line(self, at: Spot) -> str:
         lines = self.sources.lines(at.frame.file)
         return lines[at.frame.line - 1] if 0 < at.frame.line <= len(lines) else ""
+
+
+def _took(hold: Held) -> str:
+    return f"may hold it, taken at {hold.place}" if hold.may else f"took it at {hold.place}"
 
 
 def is_engine(thread: ThreadView) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.core.parsing import parse
 
 from .views import Frame
+from .withs import Stands, calls_in, span_of, stands
 
 Read = Callable[[str], str | None]
 """A file's text by its name on the stack; None when it is not there."""
@@ -35,11 +36,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Hold:
-    """`expression` was taken on `line`: by a `with` around the present line, or by an `acquire` with no release since."""
+    """`expression` was taken on `line`: by a `with` around the present line, or by an `acquire` with no release since.
+
+    may      it may not be taken yet: the line has the end of a `with` and its body, and does not tell which of them runs
+    by_call  such a line made the call that runs; if to take the object runs no Python code, it is held
+    """
 
     expression: ast.expr
     line: int
     sure: bool
+    may: bool = False
+    by_call: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,44 +217,43 @@ def awaited(block: Block, frame: Frame) -> list[Call]:
     With the span of the running instruction there is one at most.
     """
     found: list[Call] = []
+    entered: list[Call] = []
     for node in own_nodes(block.body):
         if isinstance(node, (ast.With, ast.AsyncWith)):
-            inside = node.body[0].lineno <= frame.line and frame.line > node.lineno
+            place = stands(node, frame, block.indent)
+            # To enter has the line of the whole statement up to Python 3.12, wherever its items are.
+            whole = place is Stands.HEADER and frame.line == node.lineno
             for item in node.items:
                 expression = item.context_expr
-                if not inside and expression.lineno <= frame.line <= (expression.end_lineno or 0):
+                here = whole or expression.lineno <= frame.line <= (expression.end_lineno or 0)
+                if here and place is not Stands.BODY:
                     found.append(Call(expression, "with", expression.lineno, expression))
+                    entered += found[-1:] if frame.span == span_of(node, block.indent) else []
         elif isinstance(node, ast.Call) and node.lineno <= frame.line <= (node.end_lineno or node.lineno):
             if isinstance(node.func, ast.Attribute):
                 found.append(Call(node.func.value, node.func.attr, frame.line, node))
             elif isinstance(node.func, ast.Name):
                 found.append(Call(None, node.func.id, frame.line, node))
     if frame.span is not None:
-        exact = [call for call in found if _span(call.node, block.indent) == frame.span]
-        found = exact or found
+        exact = [call for call in found if span_of(call.node, block.indent) == frame.span]
+        found = exact or entered or found
     return found
 
 
-def _span(node: ast.expr, indent: int) -> tuple[int, int, int, int]:
-    first = node.col_offset + indent
-    last = (node.end_col_offset or 0) + indent
-    return node.lineno, node.end_lineno or 0, first, last
-
-
-def held(block: Block, frame: Frame, awaiting: ast.expr | None = None) -> list[Hold]:
+def held(
+    block: Block, frame: Frame, awaiting: ast.expr | None = None, others: Sequence[ast.expr] = (), inner: str | None = None
+) -> list[Hold]:
     """What the frame holds at its line, as far as its source tells.
 
-    `awaiting`: the lock of a `with` that it waits for; those before it in the same `with` are held.
+    awaiting  the lock that it waits for itself; those before it in the same `with` are held
+    others    it may be waiting for one of these instead
+    inner     the bare name of the function that it called, and is in; None when it is the innermost
     """
     found: list[Hold] = []
     takes: dict[str, Hold] = {}
     for node in own_nodes(block.body):
         if isinstance(node, ast.With):
-            last = node.body[-1].end_lineno or node.body[-1].lineno
-            if node.body[0].lineno <= frame.line <= last:
-                found += [Hold(item.context_expr, item.context_expr.lineno, True) for item in node.items]
-            elif awaiting in (items := [item.context_expr for item in node.items]):
-                found += [Hold(before, before.lineno, True) for before in items[: items.index(awaiting)]]
+            found += _held_by(node, stands(node, frame, block.indent), frame.line, awaiting, others, inner)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno < frame.line:
             text = ast.unparse(node.func.value)
             if node.func.attr == "acquire":
@@ -255,6 +261,35 @@ def held(block: Block, frame: Frame, awaiting: ast.expr | None = None) -> list[H
             elif node.func.attr == "release":
                 takes.pop(text, None)
     return found + list(takes.values())
+
+
+def _held_by(
+    node: ast.With, place: Stands, line: int, awaiting: ast.expr | None, others: Sequence[ast.expr], inner: str | None
+) -> list[Hold]:
+    """What of the items of a `with` is held; see `held`."""
+    items = [item.context_expr for item in node.items]
+    if place is Stands.BODY:
+        return [Hold(item, item.lineno, True) for item in items]
+    if place is Stands.OUTSIDE:
+        return []
+    before = items.index(awaiting) if awaiting in items else 0
+    sure = [Hold(item, item.lineno, True) for item in items[:before]]
+    if awaiting is None and place is Stands.HEADER:
+        return []
+    if awaiting in items:
+        # Of those that it is not sure to have, the ones before something else that it may be waiting for instead.
+        further = [items.index(other) if other in items else len(items) for other in others]
+        if place is Stands.EITHER and calls_in(node.body, line):
+            further.append(len(items))
+        return sure + [Hold(item, item.lineno, False, may=True) for item in items[before : max(further, default=before)]]
+    if place is Stands.HEADER:
+        return []
+    if awaiting is not None:
+        return [Hold(item, item.lineno, True) for item in items]  # the body waits for it
+    if inner is not None and inner.strip("_") in ("enter", "aenter"):
+        return [Hold(item, item.lineno, False, may=True) for item in items[:-1]]
+    by_call = inner is not None and inner.strip("_") not in ("exit", "aexit") and not calls_in(items)
+    return [Hold(item, item.lineno, False, may=True, by_call=by_call) for item in items]
 
 
 def calls(block: Block, methods: frozenset[str], after: int = 0) -> list[Call]:

@@ -81,8 +81,8 @@ class ThreadView:
 class Wait:
     """A thread that waits, and who could end that.
 
-    kind     lock, condition, event, semaphore, barrier, queue.put, queue.get, queue.join, join, future, module, engine,
-             exit, strategy
+    kind     lock, lock of unknown holder, condition, event, semaphore, barrier, queue.put, queue.get, queue.join, join,
+             future, module, engine, exit, strategy
     what     in words, with the place: "lock `b` (train.py:6)"
     helpers  ident → what that thread has or does: "took it at train.py:4". Holders of a lock: all are needed; else any
     nobody   why there is none, when there is none

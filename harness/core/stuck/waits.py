@@ -44,6 +44,9 @@ CUDA_GRAPH_LOCKS = {
 }
 """How `torch/_inductor/cudagraph_trees.py` writes a lock in its code → the attribute that has it."""
 
+PLAIN_LOCKS = ("lock", "RLock", "LockType", "SemLock")
+"""Types of locks that are taken in C: no frame of Python code tells it."""
+
 _ONLY_INNERMOST = ("engine",)  # on the CPU the caller runs the graph itself, and has frames above this one then
 _MACHINERY = ("threading.py", "queue.py", "futures/_base.py", "futures/thread.py", "contextlib.py")
 _PLAIN: dict[str, str] = {"with": "lock", "acquire": "lock", "get": "queue.get", "put": "queue.put", "__enter__": "lock"}
@@ -169,7 +172,7 @@ def _fits(type_name: str, kind: str, wrapped: bool) -> bool:
     if not type_name or wrapped:
         return True
     if kind == "lock":
-        return type_name.rsplit(".", 1)[-1] in ("lock", "RLock", "LockType", "SemLock")
+        return type_name.rsplit(".", 1)[-1] in PLAIN_LOCKS
     return type_name.rsplit(".", 1)[-1] == "SimpleQueue"
 
 
