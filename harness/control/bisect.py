@@ -45,7 +45,8 @@ from harness.control.bisect_trials import (
     tag_of,
 )
 from harness.control.interrupts import Interrupts
-from harness.control.plan_oracle import MakeOracle, PlanOracle, append_plan, no_plans, read_plans
+from harness.control.plan_answers import append_plan, read_plans
+from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
 from harness.control.request import Row
 from harness.control.runner import Listener
 from harness.control.session import MakeExecutor

@@ -34,7 +34,8 @@ from harness.control.bisect_folder import (
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
 from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner
 from harness.control.interrupts import Interrupts
-from harness.control.plan_oracle import MakeOracle, PlanOracle, append_plan, no_plans, read_plans
+from harness.control.plan_answers import append_plan, read_plans
+from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
 from harness.control.request import Row
 from harness.control.results import read_rows
 from harness.control.runner import Listener

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,18 +14,16 @@ from harness.analysis.plan_questions import Ask
 from harness.control.batches import Work, together
 from harness.control.bisect_evidence import FROM_LOCKS, from_locks_only, known_as, reason_of, witness_of
 from harness.control.bisect_question import Question
-from harness.control.reproduce import Reproduction, Watcher, reproducing
+from harness.control.plan_failure import PlanFailure
+from harness.control.reproduce import Reproduction, reproducing
 from harness.control.request import Executor, Row
 from harness.control.skips import visible_gpus
 from harness.core.case import Case
 from harness.core.endings import combine
-from harness.core.errors import RunFolderError
-from harness.core.outcome import FAILURES
 from harness.core.plan import EXCLUDED, REPRODUCED, UNDECIDED
 from harness.core.scenario import Scenario
 from harness.hazards import HAZARDS
 
-PLANS = "plans.jsonl"
 FOLDER = "plans"
 TIMEOUT_S = 300.0
 NOTED = 90
@@ -168,7 +162,7 @@ class ReproducingOracle:
 
     def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
         """One time each, without counterfactual; bindings are searched through as `harness reproduce` does."""
-        failures = {ask.strategy: _Failure() for ask in asks}
+        failures = {ask.strategy: PlanFailure() for ask in asks}
         works = {f"{a.hazard}--{a.strategy}": self._work(a.hazard, a.strategy, failures[a.strategy]) for a in asks}
         told: set[Ask] = set()
         for result in self._in_order(together(self._executor, works), failures, told):
@@ -178,7 +172,7 @@ class ReproducingOracle:
             yield result
 
     def _in_order(
-        self, ended: Iterator[tuple[str, PlanResult]], failures: Mapping[str, _Failure], told: Collection[Ask]
+        self, ended: Iterator[tuple[str, PlanResult]], failures: Mapping[str, PlanFailure], told: Collection[Ask]
     ) -> Iterator[PlanResult]:
         """A failure's answer before those that were not tried to the end for its sake, and also when Ctrl-C ends the rest:
         a race that was seen once may not come again."""
@@ -198,7 +192,7 @@ class ReproducingOracle:
             raise
         yield from late
 
-    def _work(self, hazard: str, lock: str, failure: _Failure) -> Work[PlanResult]:
+    def _work(self, hazard: str, lock: str, failure: PlanFailure) -> Work[PlanResult]:
         done: list[Reproduction] = []
         for number, context in enumerate(self._contexts):
             scenario = context.replace(lock=lock)
@@ -235,7 +229,7 @@ class ReproducingOracle:
             hazard, lock, found.ending.name, from_locks_only(found.row), witness, found.ending.reason, trials
         )
 
-    def _failed_otherwise(self, hazard: str, lock: str, failure: _Failure, row: Row, trials: int) -> PlanResult:
+    def _failed_otherwise(self, hazard: str, lock: str, failure: PlanFailure, row: Row, trials: int) -> PlanResult:
         """What stood against the plan was not looked for to the end, so nothing is excluded."""
         if failure.hazard != hazard:
             reason = f"not tried to the end: {lock} failed while the plan of {failure.hazard} was tried"
@@ -264,64 +258,3 @@ def _decisive(done: Sequence[Reproduction]) -> Reproduction:
         return done[0]
     told = combine([ending for ending in endings if ending.name != EXCLUDED])
     return next(one for one in done if one.ending is told)
-
-
-class _Failure:
-    """The first failure of a strategy among the trials of plans that are carried out at the same time: one is enough.
-
-    A hang is none: whoever is held for long by a plan looks like that.
-    """
-
-    def __init__(self) -> None:
-        self.row: Row | None = None
-        self.folder = Path()
-        self.hazard = ""
-        self.trials: Counter[str] = Counter()  # that have ended, by hazard
-
-    def of(self, hazard: str) -> Watcher:
-        """To be told of this hazard's trials."""
-        return _Told(self, hazard)
-
-
-@dataclass(frozen=True)
-class _Told:
-    failure: _Failure
-    hazard: str
-
-    def tell(self, row: Row, folder: Path) -> None:
-        self.failure.trials[self.hazard] += 1
-        if self.failure.row is None and {*row["outcomes"]} & {*FAILURES} - {"hang"}:
-            self.failure.row, self.failure.folder, self.failure.hazard = row, folder, self.hazard
-
-    @property
-    def enough(self) -> bool:
-        return self.failure.row is not None
-
-
-def append_plan(run_dir: Path, result: PlanResult) -> None:
-    """Keep an answer for `--resume`."""
-    path = run_dir / PLANS
-    if path.exists():
-        whole = path.read_bytes()
-        os.truncate(path, whole.rfind(b"\n") + 1)  # of a line that a kill or a full disk has cut
-    with open(path, "a", encoding="utf-8") as stream:
-        stream.write(json.dumps(dataclasses.asdict(result), default=str) + "\n")
-
-
-def read_plans(run_dir: Path) -> list[PlanResult]:
-    """The answers of a folder, in order; a cut last line is passed over.
-
-    Raises RunFolderError for another line that is none.
-    """
-    try:
-        text = (run_dir / PLANS).read_text("utf-8")
-    except FileNotFoundError:
-        return []
-    found = []
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
-        try:
-            found.append(PlanResult(**json.loads(line)))
-        except (ValueError, TypeError) as error:
-            if line.endswith("\n"):
-                raise RunFolderError(f"{run_dir / PLANS}, line {number}: not an answer of a plan") from error
-    return found

@@ -18,6 +18,7 @@ from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import Answer, Entry, Verdict
 from harness.control import bisect as control
 from harness.control import executors, plan_oracle
+from harness.control.plan_answers import PLANS
 from harness.control.request import Row, TrialRequest
 from harness.report.bisection import _said
 from harness.report.counting import Progress
@@ -410,7 +411,7 @@ def test_plans_of_several_strategies_run_at_the_same_time_and_each_answer_is_kep
     oracle.stop_at = "compile_gate"
     code, _, _ = run("locks", "m.toml", "--only", "checkpoint=none", "-j", "2")
     assert (code, oracle.asked, oracle.batches) == (3, ["none", "per_forward"], [1, 2])
-    assert len((tmp_path / "run" / plan_oracle.PLANS).read_text().splitlines()) == 2
+    assert len((tmp_path / "run" / PLANS).read_text().splitlines()) == 2
     oracle.stop_at = ""
     _, document, _ = run("locks", "--resume", "-j", "2")
     assert oracle.asked == ["none", "per_forward", "first_step", "compile_gate"]

@@ -14,7 +14,8 @@ from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.control import plan_oracle
 from harness.control.bisect_question import Question
-from harness.control.plan_oracle import ReproducingOracle, _fits, append_plan, oracle_for, read_plans
+from harness.control.plan_answers import PLANS, append_plan, read_plans
+from harness.control.plan_oracle import ReproducingOracle, _fits, oracle_for
 from harness.control.request import Row, TrialRequest
 from harness.core.scenario import Scenario
 from harness.hazards import find
@@ -243,7 +244,7 @@ def test_scenarios_with_warm_caches_have_no_plans(tmp_path: Path) -> None:
 
 def test_answers_are_added_behind_a_line_that_was_cut(tmp_path: Path) -> None:
     append_plan(tmp_path, PlanResult("a", "none", "excluded"))
-    with open(tmp_path / plan_oracle.PLANS, "a") as stream:
+    with open(tmp_path / PLANS, "a") as stream:
         stream.write('{"hazard": "b", "str')
     append_plan(tmp_path, PlanResult("c", "none", "excluded"))
     assert [told.hazard for told in read_plans(tmp_path)] == ["a", "c"]

@@ -1,0 +1,43 @@
+"""A failure of a strategy that a trial of a plan has shown, whether or not the plan's order came about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.control.reproduce import Watcher
+from harness.control.request import Row
+from harness.core.outcome import FAILURES
+
+
+class PlanFailure:
+    """The first failure of a strategy among the trials of plans that are carried out at the same time: one is enough.
+
+    A hang is none: whoever is held for long by a plan looks like that.
+    """
+
+    def __init__(self) -> None:
+        self.row: Row | None = None
+        self.folder = Path()
+        self.hazard = ""
+        self.trials: Counter[str] = Counter()  # that have ended, by hazard
+
+    def of(self, hazard: str) -> Watcher:
+        """To be told of this hazard's trials."""
+        return _Told(self, hazard)
+
+
+@dataclass(frozen=True)
+class _Told:
+    failure: PlanFailure
+    hazard: str
+
+    def tell(self, row: Row, folder: Path) -> None:
+        self.failure.trials[self.hazard] += 1
+        if self.failure.row is None and {*row["outcomes"]} & {*FAILURES} - {"hang"}:
+            self.failure.row, self.failure.folder, self.failure.hazard = row, folder, self.hazard
+
+    @property
+    def enough(self) -> bool:
+        return self.failure.row is not None
