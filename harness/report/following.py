@@ -12,7 +12,9 @@ from rich.text import Text
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.summary import ScenarioSummary
 from harness.core.axes import BY_NAME
+from harness.core.errors import UserError
 from harness.core.outcome import INCOMPLETE
+from harness.core.versions import parse_version
 from harness.report import wording
 from harness.report.view import RunView
 
@@ -49,10 +51,27 @@ def following(view: RunView) -> list[RenderableType]:
         folder = f"{view.run_dir}/trials/{trial}/"
         lines += _advice(f"evidence of {what}, and its hazard and remedy where these are known:", folder)
         lines += _whole(f"harness explain {shlex.quote(folder)}")
+    pipelines = any(item.scenario["workload"] == "dflash" for item in view.summary.scenarios)
+    if pipelines and not _can_be_refused(view.torch):
+        said = f'"Detected that you are using FX …" cannot happen on torch {view.torch}; if that is what you came for, add'
+        lines += _advice(said, "--python PY   (an interpreter with the torch that shows it)")
     if view.report:
         lines += _advice("the report, for a browser:", view.report)
     lines += _advice("all rows:", f"{view.run_dir}/results.jsonl")
     return lines
+
+
+def _can_be_refused(torch: str) -> bool:
+    """Whether any hazard of the catalogue whose effect is an FX error can come about with this torch; of one whose version
+    cannot be read that is not known."""
+    from harness.hazards import HAZARDS
+
+    try:
+        parse_version(torch)
+    except UserError:
+        return True
+    effects = ((hazard, case.effect) for hazard in HAZARDS for case in (hazard.program, hazard.pipeline) if case is not None)
+    return any("fx_error" in effect.labels and hazard.applies(torch, cuda=99) for hazard, effect in effects)
 
 
 def _cost(view: RunView, repeats: int) -> str:

@@ -393,3 +393,22 @@ def test_the_display_suits_the_stream() -> None:
     assert type(make_progress(terminal, "t", quiet=False, verbose=False)) is LiveProgress
     assert type(make_progress(log, "t", quiet=False, verbose=False)) is PlainProgress
     assert type(make_progress(terminal, "t", quiet=True, verbose=False)) is Progress
+
+
+@pytest.mark.parametrize(
+    ("torch", "workload", "said"),
+    [
+        ("2.14.1+cu130", "dflash", True),
+        ("2.13.0+cpu", "dflash", False),  # a backward still traces
+        ("2.15.0a0+git1", "dflash", True),
+        ("odd", "dflash", False),
+        ("2.14.1", "mine:work", False),
+    ],
+)
+def test_where_no_call_can_be_refused_it_says_so(torch: str, workload: str, said: bool) -> None:
+    """Most come for that error, and see nothing fail."""
+    rows = [row(Scenario(workload=workload))]
+    what = RunView("quick", "runs/a", summarise(rows), (), {}, torch, "2 CPU cores")
+    text = " ".join(shown(what).split())
+    assert (f'"Detected that you are using FX …" cannot happen on torch {torch}' in text) is said
+    assert ("--python PY" in text) is said
