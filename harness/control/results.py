@@ -43,6 +43,19 @@ def read_environment(path: Path) -> dict[str, Any]:
     return value
 
 
+def bisected(path: Path) -> str:
+    """What a bisection in this folder looks for: locks, regions, torch; "" where there is none."""
+    file = path / BISECTION
+    if not file.exists():
+        return ""
+    try:
+        document = parse_json(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        document = None
+    what = document.get("what") if isinstance(document, dict) else None
+    return what if what in ("locks", "regions", "torch") else "locks"
+
+
 def is_finished(row: Row) -> bool:
     """Whether the trial ran to its end, whatever that was: a resume does not run it again."""
     return bool(row.get("outcome") != "interrupted")

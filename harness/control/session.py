@@ -166,9 +166,9 @@ def _values(matrix: Matrix, axis: str) -> list[str]:
 
 def _resumed_folder(options: RunOptions) -> Path:
     folder = _folder_to_resume(options)
-    if (folder / results.BISECTION).exists():
-        what = f"harness bisect locks --resume --out {shlex.quote(str(folder))}"
-        raise RunFolderError(f"{folder} is a bisection's folder, which chooses its trials itself; go on with: {what}")
+    if what := results.bisected(folder):
+        command = f"harness bisect {what} --resume --out {shlex.quote(str(folder))}"
+        raise RunFolderError(f"{folder} is a bisection's folder, which chooses its trials itself; go on with: {command}")
     return folder
 
 

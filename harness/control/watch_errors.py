@@ -1,7 +1,8 @@
 """Errors of a watched process by its events: where each was seen, and those that the last account came too early for.
 
-The account is written once a second at most, the events at once. So where a process went without a last word, an error of
-its last second is in its events only: with its type and thread, without its message and stack.
+The account is written about once a second, and when an error ends a thread; the events at once. So where a process went
+without a last word, another error of its last second is in its events only: with its type and thread, without its message
+and stack.
 """
 
 from __future__ import annotations

@@ -174,30 +174,8 @@ def build_drafter(
     device = devices[number % len(devices)]
     graphed = scenario.cudagraphs == "manual"
     regions = Regions(ctx, name)
-    compilation = Compilation(
-        unit=cast(Unit, scenario.compile),
-        backend=backend_of(scenario),
-        dynamic={"auto": None, "true": True, "false": False}[s.dynamic],
-        mode="reduce-overhead" if scenario.cudagraphs == "trees" else None,
-        own_code=scenario.code == "each",
-    )
-    with torch.device("meta"):  # a constructor draws weights, twice, that nobody wants: half a minute for a billion
-        drafter = Drafter(
-            config,
-            compilation=compilation,
-            checkpoint=cast(CheckpointKind, scenario.checkpoint),
-            keep_rng_state=not graphed,
-            around_attention=regions.attention,
-        )
-    if weights is None:
-        # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
-        drawn_on = device if device.type == "cuda" else torch.device("cpu")
-        generator = torch.Generator(drawn_on).manual_seed(sub_seed(scenario.seed, "drafter"))
-        drafter.float().to_empty(device=drawn_on).init_weights(generator)
-    else:
-        drafter.to_empty(device="cpu")
-        set_weights(drafter, weights, settings.drafter_model)
-    drafter.to(device, config.dtype)
+    compilation = _compilation(settings, scenario)
+    drafter = _drafter(settings, scenario, config, compilation, weights, device, regions)
     return DrafterWorker(
         name,
         device,
@@ -237,6 +215,45 @@ def build_drafter(
         regions=regions,
         ctx=ctx,
     )
+
+
+def _compilation(settings: PipelineSettings, scenario: Scenario) -> Compilation:
+    return Compilation(
+        unit=cast(Unit, scenario.compile),
+        backend=backend_of(scenario),
+        dynamic={"auto": None, "true": True, "false": False}[settings.dynamic],
+        mode="reduce-overhead" if scenario.cudagraphs == "trees" else None,
+        own_code=scenario.code == "each",
+    )
+
+
+def _drafter(
+    settings: PipelineSettings,
+    scenario: Scenario,
+    config: DFlashConfig,
+    compilation: Compilation,
+    weights: Mapping[str, Tensor] | None,
+    device: torch.device,
+    regions: Regions,
+) -> Drafter:
+    """The model on its device, with the given weights or drawn ones."""
+    with torch.device("meta"):  # a constructor draws weights, twice, that nobody wants: half a minute for a billion
+        drafter = Drafter(
+            config,
+            compilation=compilation,
+            checkpoint=cast(CheckpointKind, scenario.checkpoint),
+            keep_rng_state=scenario.cudagraphs != "manual",
+            around_attention=regions.attention,
+        )
+    if weights is None:
+        # Drawn in float32 whatever the dtype, so that runs in two dtypes begin with the same weights, but for rounding.
+        drawn_on = device if device.type == "cuda" else torch.device("cpu")
+        generator = torch.Generator(drawn_on).manual_seed(sub_seed(scenario.seed, "drafter"))
+        drafter.float().to_empty(device=drawn_on).init_weights(generator)
+    else:
+        drafter.to_empty(device="cpu")
+        set_weights(drafter, weights, settings.drafter_model)
+    return drafter.to(device, config.dtype)
 
 
 def sub_seed(seed: int, use: str) -> int:

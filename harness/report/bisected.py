@@ -87,23 +87,16 @@ class Bisected:
                 if called == "undecided" and self.needed <= trials_for_safe():
                     called = view.state  # so many trials without a failure are safe by either rate
                 view = dataclasses.replace(view, state=called, mark=MARKS[called], word=called)
-            if row.hazard and row.trial.startswith(f"plans/{row.hazard}--{view.id}--"):
+            plan = row.hazard or row.beside
+            if plan and row.trial.startswith(f"plans/{plan}--{view.id}--"):
+                said = f"{plan} was reproduced by its plan" if row.hazard else f"it failed while the plan of {plan} was tried"
                 return dataclasses.replace(
                     view,
                     state="unsafe",
                     mark=MARKS["unsafe"],
-                    word=BY_PLAN,
-                    labels=((row.hazard, 1), *view.labels),
-                    reason=f"{row.hazard} was reproduced by its plan: {row.trial}",
-                )
-            if row.beside and row.trial.startswith(f"plans/{row.beside}--{view.id}--"):
-                return dataclasses.replace(
-                    view,
-                    state="unsafe",
-                    mark=MARKS["unsafe"],
-                    word=IN_PLAN,
-                    labels=((row.label, 1), *view.labels),
-                    reason=f"it failed while the plan of {row.beside} was tried: {row.trial}",
+                    word=BY_PLAN if row.hazard else IN_PLAN,
+                    labels=((row.hazard or row.label, 1), *view.labels),
+                    reason=f"{said}: {row.trial}",
                 )
         return view
 

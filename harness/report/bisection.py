@@ -173,9 +173,11 @@ def _legend(answer: Answer | RegionAnswer) -> list[str]:
     """What the words of the table mean, of those that stand in it."""
     if not isinstance(answer, Answer) or not any(entry.plan_trials for entry in answer.ladder):
         return []
-    lines = ["by plan: threads were held until the harmful order came about, which any scheduler may bring about."]
+    lines = []
+    if any(entry.witness and entry.witness.get("hazard") for entry in answer.ladder):
+        lines.append("by plan: threads were held until the harmful order came about, which any scheduler may bring about.")
     if any(entry.witness and entry.witness.get("plan") for entry in answer.ladder):
-        lines.append("in a plan: it failed while threads were held so, in another way than the plan was made for.")
+        lines.append("in a plan: it failed while threads were held for a plan, in another way than that is made for.")
     return [*lines, f"{sum(entry.plan_trials for entry in answer.ladder)} of the trials were of plans."]
 
 

@@ -325,6 +325,12 @@ def test_a_run_does_not_go_on_in_its_folder_and_rows_of_one_that_did_say_nothing
     assert (ended.value.code, said.count("\n")) == (2, 1)
     assert "run is a bisection's folder" in said
     assert "harness bisect locks --resume --out run" in said
+    question = json.loads((tmp_path / "run" / "bisect.json").read_text())
+    (tmp_path / "run" / "bisect.json").write_text(json.dumps({**question, "what": "regions"}))
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--resume", "--out", "run"])
+    assert "harness bisect regions --resume --out run" in capsys.readouterr().err
+    (tmp_path / "run" / "bisect.json").write_text(json.dumps(question))
     stray = {name: value for name, value in rows(tmp_path / "run")[0].items() if name != "bisect"}
     with open(tmp_path / "run" / "results.jsonl", "a") as stream:
         stream.write(json.dumps({**stray, "trial": "lock=none--r9", "repeat": 9}) + "\n")

@@ -98,13 +98,22 @@ def test_a_parameter_without_gradient_stays() -> None:
     assert parameter.item() == 1.0
 
 
-@pytest.mark.parametrize("fused", [False, True])
+ON_CUDA = (
+    pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fused", "device"), [(False, "cpu"), (True, "cpu"), pytest.param(None, "cuda", marks=ON_CUDA)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("clip", [0.5, 1e6])
-def test_steps_are_torchs_clipped_adamw_on_masters_of_any_weights(dtype: torch.dtype, clip: float, fused: bool) -> None:
+def test_steps_are_torchs_clipped_adamw_on_masters_of_any_weights(
+    dtype: torch.dtype, clip: float, fused: bool | None, device: str
+) -> None:
     """Against `clip_grad_norm_` and AdamW on float32 copies; one parameter has no gradient."""
     g = torch.Generator().manual_seed(0)
-    parameters = [nn.Parameter(torch.randn(7, 3, generator=g).to(dtype)) for _ in range(3)]
+    parameters = [nn.Parameter(torch.randn(7, 3, generator=g).to(device, dtype)) for _ in range(3)]
     copies = [nn.Parameter(p.detach().float().clone()) for p in parameters]
     reference = torch.optim.AdamW(copies, lr=0.1, betas=(0.9, 0.95), weight_decay=0.01, foreach=False)
     tuned = DrafterOptimizer(
@@ -113,7 +122,7 @@ def test_steps_are_torchs_clipped_adamw_on_masters_of_any_weights(dtype: torch.d
     untouched = parameters[2].detach().clone()
     for size in (3.0, 0.1):  # the second moments show whether the first was clipped
         for copy, parameter in zip(copies[:2], parameters, strict=False):
-            parameter.grad = (size * torch.randn(7, 3, generator=g)).to(dtype)
+            parameter.grad = (size * torch.randn(7, 3, generator=g)).to(device, dtype)
             copy.grad = parameter.grad.float().clone()
         expected = nn.utils.clip_grad_norm_(copies, clip)
         reference.step()

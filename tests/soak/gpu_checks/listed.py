@@ -80,7 +80,7 @@ def _reproduce(hazard: str, where: str, device: str = "") -> Check:
         measures=f"{find(hazard).title}: {TIMES} times by plan" + (" in the pipeline" if in_pipeline else ""),
         command=command,
         figure=figures.reproduction,
-        cost_s=150 if in_pipeline else 100,
+        cost_s=220 if in_pipeline else 90,
         goal=f"{TIMES}/{TIMES}, counterfactual 0/{TIMES}",
         jobs=5,
         codes=(0, 1),
@@ -106,12 +106,12 @@ def _marked(place: Place) -> list[str]:
 _CORRECT = (
     Check(
         "tests-cuda", "the tests that are marked cuda", _marked, figures.tests,
-        cost_s=90, goal="all pass", jobs=2,
+        cost_s=25, goal="all pass", jobs=2,
     ),
     Check(
         "tests-start-server", "trials by fork: the server's preload never initialises CUDA",
         _pytest("tests/integration/test_start_server.py"), figures.tests,
-        cost_s=90, goal="all pass", jobs=2,
+        cost_s=30, goal="all pass", jobs=2,
     ),
     Check(
         "tests-hangs", "the engine's deadlocks in a trial, under a watch and in a dump, on CUDA",
@@ -119,17 +119,17 @@ _CORRECT = (
             "tests/integration/test_hangs.py", "tests/integration/test_watch_hangs.py",
             "-k", "compile_lock_engine or recompute_lock",
         ), figures.tests,
-        cost_s=120, goal="all pass", jobs=7,
+        cost_s=70, goal="all pass", jobs=7,
     ),
     Check(
         "two-gpus-asked-one-there", "a matrix for two GPUs where one can be seen: nothing starts",
         _in_run_folder(["run", "scenarios/h200x2.toml", "--repeats", "1"], ["run"]), figures.refused,
-        cost_s=20, goal="exit 3, with the reason", jobs=1, codes=(3,), variables={"CUDA_VISIBLE_DEVICES": "0"},
+        cost_s=5, goal="exit 3, with the reason", jobs=1, codes=(3,), variables={"CUDA_VISIBLE_DEVICES": "0"},
     ),
     Check(
         "hangs-named", "a compile-lock deadlock and a recompute's lock, under harness watch and harness dump: time until named",
         _benchmark("tests.soak.gpu_hangs"), figures.hangs,
-        cost_s=90, goal="within the hang timeout + 5 s, and by the dump", jobs=2, codes=(0, 1),
+        cost_s=45, goal="within the hang timeout + 5 s, and by the dump", jobs=2, codes=(0, 1),
     ),
 )  # fmt: skip
 
@@ -152,7 +152,7 @@ _MEASURED = (
     Check(
         "probe-cost", "probes by count × cost, and on / off against off / off",
         _benchmark("tests.benchmarks.probe_cost", "--devices", "cuda:0", "--pairs", "4"), figures.probes,
-        cost_s=140, goal="≤ 1 %, and inside",
+        cost_s=160, goal="≤ 1 %, and inside",
     ),
     Check(
         "start-up", "time until all drafters are warm, and tokens/s, by strategy, with cold and with warm caches",
