@@ -227,4 +227,5 @@ def test_a_failure_beside_a_plan_s_order_is_said_to_be_one(tmp_path: Path) -> No
     assert "1 in a plan&#39;s trial" in text
     assert f"{HAZARD}, by plan" not in text
     assert "0 of 1 plan reproduced" in text
+    assert "In a plan: the strategy failed in a trial of one" in text
     assert "No trial outside of plans (for those see above) hung or died." in text
