@@ -38,9 +38,9 @@ def graph_task_id() -> int:
 
 
 def current_device() -> str:
-    """The CUDA device of this thread; "" where CUDA is not in use."""
+    """The CUDA device of this thread; "" where CUDA is not in use, or has one device, of which nothing is to be told apart."""
     cuda: Any = torch.cuda
-    return f"cuda:{cuda.current_device()}" if cuda.is_initialized() else ""
+    return f"cuda:{cuda.current_device()}" if cuda.is_initialized() and cuda.device_count() > 1 else ""
 
 
 def tag_graph(root: Any, callback: Callable[[int], None]) -> Callable[[], None]:

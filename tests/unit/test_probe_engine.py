@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.subject.probes import engine
 from harness.subject.probes.engine import ANY, EngineProbe
+from harness.torch_internals.engine import current_device
 
 
 def thread(ident: int, name: str, *, in_engine: int = 0, device: str = "", serves: bool = False) -> SimpleNamespace:
@@ -54,3 +56,15 @@ def test_inside_a_trace_it_is_the_device_of_the_thread(
     made = probe(waiter, ZERO, ONE)
     made.engine_enter([object()])
     assert waiter.engine_device == device
+
+
+@pytest.mark.parametrize(
+    ("initialised", "devices", "device"), [(True, 2, "cuda:1"), (True, 1, ""), (False, 2, "")]
+)
+def test_a_device_is_named_where_there_are_several(
+    monkeypatch: pytest.MonkeyPatch, initialised: bool, devices: int, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: initialised)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert current_device() == device

@@ -12,7 +12,7 @@ from ..schedules.base import ENGINE, Wait
 from .base import Quiet, Scope, said
 
 ANY = "some device"
-"""Of a thread that calls the engine from inside a trace, where no CUDA device is in use: what it waits for cannot be asked."""
+"""Of a thread that calls the engine from inside a trace, unless there are several CUDA devices: which it is cannot be asked."""
 
 
 class EngineProbe(Quiet):
