@@ -38,7 +38,7 @@ def test_the_comparison_leads_to_its_scenario(visit: Visit, compared: Path) -> N
     assert "29/59 → 0/59" in first.inner_text()
     assert "fewer failures" in first.inner_text()
     first.locator("a").click()
-    assert page.locator("#scenarios tr:target").is_visible()
+    page.wait_for_selector("#scenarios tr:target")
 
 
 def test_what_is_not_fair_is_said_and_hostile_facts_are_text(visit: Visit, compared: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_support import Visit
+from browser_support import Visit, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -94,10 +94,10 @@ def test_arrow_keys_walk_through_the_cells(visit: Visit, collisions: Path) -> No
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[data-ready]")
     page.keyboard.press("Escape")
-    assert not page.locator("dialog").is_visible()
+    page.wait_for_selector("dialog", state="hidden")
     assert focused(page) == cells[5]
-    assert "scenario=" not in page.url
-    assert "only.shapes=fixed" in page.url, "what was chosen stays"
+    until(page, "!location.hash.includes('scenario=')")
+    assert "only.shapes=fixed" in page.evaluate("location.hash"), "what was chosen stays"
 
 
 def test_back_closes_what_was_opened(visit: Visit, collisions: Path) -> None:

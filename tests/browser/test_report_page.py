@@ -50,7 +50,7 @@ def test_a_cell_leads_to_its_scenario(visit: Visit, report: Path) -> None:
     page = visit(report)
     page.locator(".grid a.tile", has_text="deadlock").click()
     page.get_by_role("link", name="its line in the table").click()
-    assert not page.locator("dialog").is_visible()
+    page.wait_for_selector("dialog", state="hidden")
     row = page.locator("#scenarios tr:target")
     assert "lock=every_step" in row.inner_text()
     assert "only ok where lock=compile_gate or lock=every_step" in row.inner_text(), "its details are open"
@@ -62,7 +62,7 @@ def test_a_link_into_the_closed_table_opens_it(visit: Visit, report: Path) -> No
     page.locator("#all > summary").click()
     assert not page.locator("#scenarios").is_visible()
     page.locator("#expectations a").first.click()
-    assert page.locator("#scenarios tr:target").is_visible()
+    page.wait_for_selector("#scenarios tr:target")
 
 
 def test_a_closed_part_is_opened_by_the_page_where_the_browser_does_not(visit: Visit, report: Path) -> None:
@@ -125,9 +125,9 @@ def test_it_can_be_used_with_the_keyboard(visit: Visit, report: Path) -> None:
         if "tile" in page.evaluate("document.activeElement.className"):
             break
     page.keyboard.press("Enter")
-    assert page.locator("dialog").is_visible()
+    page.wait_for_selector("dialog[data-ready]")
     page.keyboard.press("Escape")
-    assert not page.locator("dialog").is_visible()
+    page.wait_for_selector("dialog", state="hidden")
     assert "tile" in page.evaluate("document.activeElement.className"), "back where it was opened"
     page.locator("#errors summary").first.focus()
     page.keyboard.press("Enter")
@@ -164,7 +164,7 @@ def test_it_is_whole_without_its_script(visit: Visit, report: Path) -> None:
     assert page.locator("#scenarios tbody tr").count() == 20
     assert page.locator("button, select").count() == 0
     page.locator(".grid a.tile").first.click()
-    assert page.locator("#scenarios tr:target").is_visible()
+    page.wait_for_selector("#scenarios tr:target")
 
 
 def test_it_prints_without_what_cannot_be_used_on_paper(visit: Visit, report: Path) -> None:

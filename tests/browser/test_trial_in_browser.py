@@ -97,7 +97,7 @@ def test_every_trial_of_the_scenario_can_be_chosen(visit: Visit, collisions: Pat
     ]
     chips.nth(2).click()
     page.wait_for_selector("dialog[data-ready='default--r0']")
-    assert "trial=default--r0" in page.url
+    assert "trial=default--r0" in page.evaluate("location.hash")
     assert page.locator("dialog .example").count() == 0
     chips.nth(1).click()
     page.wait_for_selector("dialog[data-ready='default--r3']")
