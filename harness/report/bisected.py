@@ -17,6 +17,7 @@ from harness.control.bisect_question import QUESTION
 from harness.core.axes import Value
 from harness.core.plan import ENDINGS, REPRODUCED
 from harness.report.answer import Answer
+from harness.report.bisect_witness import WitnessView, witness_view
 from harness.report.scenarios import MARKS, ScenarioView
 from harness.report.text import one_line
 from harness.report.trial_events import read_document
@@ -48,6 +49,7 @@ class StrategyRow:
     schedule: str = ""
     beside: str = ""
     label: str = ""
+    witness: WitnessView | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class Bisected:
     open: tuple[str, ...]
     needed: int = 0
     families: frozenset[str] = frozenset()
+
+    @property
+    def witnessed(self) -> tuple[StrategyRow, ...]:
+        """The strategies that something was seen of: what it was stands in their `witness`."""
+        return tuple(row for row in self.rows if row.witness is not None)
 
     @property
     def has_plans(self) -> bool:
@@ -101,14 +108,16 @@ class Bisected:
         return view
 
 
-def read_bisected(run_dir: Path) -> Bisected | None:
-    """The answer in a folder; None where it is not of a bisection of locks or regions, or that has none yet."""
+def read_bisected(run_dir: Path, shown: str = "") -> Bisected | None:
+    """The answer in a folder; None where it is not of a bisection of locks or regions, or that has none yet.
+    `shown`: the folder as it is to be typed in commands, without one as given."""
     document = read_document(run_dir / QUESTION)
     found = document.get("answer")
     listed = (found.get("ladder") or found.get("tested")) if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(listed, list) or found.get("verdict") not in _VERDICTS:
         return None
-    rows = tuple(row for row in map(_row, listed[:MOST_STRATEGIES]) if row is not None)
+    folder = shown or str(run_dir)
+    rows = tuple(row for row in (_row(entry, folder) for entry in listed[:MOST_STRATEGIES]) if row is not None)
     contexts = document.get("contexts")
     several = isinstance(contexts, list) and len(contexts) > 1
     lines = found.get("open")
@@ -183,7 +192,7 @@ def _counts(rows: Sequence[StrategyRow]) -> str:
     return f"Of {which} {', '.join(parts)}." if parts else ""
 
 
-def _row(entry: object) -> StrategyRow | None:
+def _row(entry: object, folder: str) -> StrategyRow | None:
     if not isinstance(entry, dict) or entry.get("verdict") not in _VERDICTS:
         return None
     verdict, trials, failures = str(entry["verdict"]), _whole(entry.get("trials")), _whole(entry.get("failures"))
@@ -205,6 +214,7 @@ def _row(entry: object) -> StrategyRow | None:
         schedule=_said(entry.get("schedule")),
         beside=_said(witness.get("plan")),
         label=_said(witness.get("label")),
+        witness=witness_view(witness, folder),
     )
 
 

@@ -111,7 +111,7 @@ class Page:
 
 def build_page(data: RunData, baseline: RunData | None = None) -> Page:
     """The page of a run, compared with another where there is one. A bisection's has its answer for a headline."""
-    bisected = read_bisected(data.source.path)
+    bisected = read_bisected(data.source.path, data.run_dir)
     views = scenario_views(data)
     if bisected is not None:
         views = [bisected.shown(view, data.values[view.id]) for view in views]

@@ -229,3 +229,55 @@ def test_a_failure_beside_a_plan_s_order_is_said_to_be_one(tmp_path: Path) -> No
     assert "0 of 1 plan reproduced" in text
     assert "In a plan: the strategy failed in a trial of one" in text
     assert "No trial outside of plans (for those see above) hung or died." in text
+
+
+def step(seat: str, point: str, role: str, **rest: Any) -> dict[str, Any]:
+    return {"event": "step", "attempt": 1, "seat": seat, "point": point, "role": role, "source": "m.py:7 call", **rest}
+
+
+STEPS = [
+    step("drafter-0", "fx.window.open", "A", attempt=0, source="m.py:1 earlier"),
+    step("drafter-0", "fx.window.open", "A"),
+    step("drafter-1", "compiled_call.checked", "B", info="true"),
+]
+
+
+def seen(folder: Path, found: dict[str, Any], lock: str = "none") -> str:
+    """What the page shows of a strategy's failure."""
+    html = render(build_page(read_run(bisected(folder, {**ANSWER, "ladder": [entry(lock, "unsafe", witness=found)]}))))
+    section = html[html.index('<section id="bisect">') : html.index('<section id="grid">')]
+    return section.partition("What was seen of those that failed")[2].replace("<span>", "").replace("</span>", "")
+
+
+def test_what_a_plan_brought_about_is_shown_in_its_order_and_where_to_read_on(tmp_path: Path) -> None:
+    shown = seen(tmp_path, {**witness(NONE), "steps": STEPS})
+    pre = shown[shown.index("<pre") : shown.index("</pre>")]
+    head, first, second = pre.index("A = drafter-0"), pre.index("fx.window.open"), pre.index("compiled_call.checked true")
+    assert head < first < second
+    assert pre.count("fx.window.open") == 1, "of the last attempt alone"
+    assert "m.py:7 call" in pre
+    assert f"harness explain {tmp_path}/plans/{HAZARD}--{NONE.id}--0/trials/001-plan/" in shown
+
+
+def test_an_error_is_shown_with_what_the_others_were_in(tmp_path: Path) -> None:
+    others = [{"worker": "d-1", "region": "mask"}, {"worker": "", "region": ""}, 7]
+    shown = seen(tmp_path, {"label": "dense", "trial": "trials/x y", "message": "fell to <dense>", "against": others})
+    assert "fell to &lt;dense&gt;" in shown
+    assert "At that moment: d-1 in mask, ? in ?." in shown
+    assert f"&#39;{tmp_path}/trials/x y/&#39;" in shown, "as a shell takes it"
+    assert "<pre" not in shown
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [7, [7], [{**STEPS[1], "seat": 3}], [{**STEPS[1], "point": ""}], [{**STEPS[1], "attempt": "x"}], [*STEPS, {}]],
+)
+def test_an_order_that_is_not_whole_is_not_shown(tmp_path: Path, steps: Any) -> None:
+    shown = seen(tmp_path, {**witness(NONE), "steps": steps})
+    assert "<pre" not in shown
+    assert "harness explain" in shown
+
+
+def test_without_a_witness_nothing_is_said_to_have_been_seen(tmp_path: Path) -> None:
+    text = render(build_page(read_run(bisected(tmp_path, {**ANSWER, "ladder": [entry("none", "unsafe", implied_by="x")]}))))
+    assert "What was seen of those that failed" not in text
