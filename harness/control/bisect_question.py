@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from harness.analysis.intervals import P_MIN, trials_for_safe
 from harness.analysis.order import strategy_order
 from harness.control import matrices, results
 from harness.control.session import select
 from harness.core.axes import axis_named, coerce
-from harness.core.errors import RunFolderError, UserError
+from harness.core.errors import MatrixError, RunFolderError, UserError
 from harness.core.lockspec import NAMES
 from harness.core.matrix import load_matrix
 from harness.core.scenario import Scenario
@@ -164,21 +164,47 @@ def resume_question(folder: Path, asked: Asked) -> Question:
 
 
 def read_question(folder: Path) -> Question:
-    """The question of a folder. Raises RunFolderError: there is none, or a newer harness wrote it."""
+    """The question of a folder. Raises RunFolderError: there is none, it is damaged, or a newer harness wrote it."""
     file = folder / QUESTION
     try:
         document = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         raise RunFolderError(f"{folder} holds no bisection to resume") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"cannot read {file}: {error}") from error
     if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
         raise RunFolderError(f"{file} was not written by this version of the harness; choose another --out")
-    contexts = tuple(Scenario.from_dict(axes) for axes in document.pop("contexts"))
     for extra in ("answer", "pythons"):
         document.pop(extra, None)
-    locks, portfolio = (tuple(document.pop(key)) for key in ("locks", "portfolio"))
-    return Question(contexts=contexts, locks=locks, portfolio=portfolio, **document)
+    try:
+        contexts = tuple(Scenario.from_dict(axes) for axes in document.pop("contexts"))
+        locks, portfolio = (tuple(document.pop(key)) for key in ("locks", "portfolio"))
+        question = Question(contexts=contexts, locks=locks, portfolio=portfolio, **document)
+        _check_types(question)
+        return question
+    except (KeyError, TypeError, AttributeError, MatrixError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise RunFolderError(f"{file} is not what a bisection wrote ({what}); choose another --out") from error
+
+
+def _check_types(question: Question) -> None:
+    """Raises TypeError: a field is not of the type that a bisection writes."""
+    number = (float, int)
+    for name, kinds in (
+        ("target", str),
+        ("p_min", number),
+        ("alpha", number),
+        ("thorough", bool),
+        ("pipeline", dict),
+        ("timeout_s", (*number, type(None))),
+        ("hang_timeout_s", (*number, type(None))),
+    ):
+        if not isinstance(getattr(question, name), kinds):
+            raise TypeError(f"{name} is {getattr(question, name)!r}")
+    if question.what not in get_args(What) or not question.contexts:
+        raise TypeError(f"what is {question.what!r}, of {len(question.contexts)} scenarios")
+    if not all(isinstance(one, str) for one in (*question.locks, *question.portfolio)):
+        raise TypeError("locks or portfolio are no texts")
 
 
 def _read_target(

@@ -146,6 +146,25 @@ def test_a_question_of_a_newer_harness(fails: Fails, tmp_path: Path) -> None:
     assert "not written by this version" in fails("locks", "--resume", "--out", ".")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("contexts", None), ("contexts", [7]), ("contexts", [{"lock": "no such"}]), ("contexts", []), ("locks", 7), ("locks", [7]),
+     ("portfolio", None), ("what", "x"), ("target", 7), ("p_min", "x"), ("alpha", None), ("thorough", 1), ("pipeline", []),
+     ("timeout_s", "x"), ("hang_timeout_s", []), ("more", 1)],
+)  # fmt: skip
+def test_a_question_that_is_damaged_is_one_line(fails: Fails, tmp_path: Path, key: str, value: object) -> None:
+    whole = make_question(Asked("locks", "steps=2")).to_json()
+    (tmp_path / "bisect.json").write_text(json.dumps({**whole, key: value}))
+    assert "is not what a bisection wrote" in fails("locks", "--resume", "--out", ".")
+
+
+@pytest.mark.parametrize("key", ["contexts", "locks", "portfolio", "what", "target"])
+def test_a_question_that_lacks_something_is_one_line(fails: Fails, tmp_path: Path, key: str) -> None:
+    whole = make_question(Asked("locks", "steps=2")).to_json()
+    (tmp_path / "bisect.json").write_text(json.dumps({name: kept for name, kept in whole.items() if name != key}))
+    assert "is not what a bisection wrote" in fails("locks", "--resume", "--out", ".")
+
+
 def test_a_scenario_is_written_as_its_axes() -> None:
     assert parse_scenario("shapes=per_drafter, steps=4") == Scenario(shapes="per_drafter", steps=4)
     assert parse_scenario("devices=cuda:0+cuda:1") == Scenario(devices="cuda:0+cuda:1")
