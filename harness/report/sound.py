@@ -57,28 +57,28 @@ class Sounder:
             "trial": _name(raw.get("trial")),
             "scenario_id": scenario.id,
             "scenario": scenario.to_dict(),
-            "repeat": _count(raw.get("repeat")),
+            "repeat": count_of(raw.get("repeat")),
             "outcome": primary(labels),
             "outcomes": labels,
             "reason": _text(raw.get("reason"), LONGEST_MESSAGE),
-            **{name: _count(raw.get(name)) for name in _COUNTS},
-            **{name: _seconds(raw.get(name)) for name in ("startup_s", "tokens_per_s", "wall_s", "start_s")},
-            "errors": [_error(error) for error in _list(raw.get("errors"))[:MOST_ERRORS] if isinstance(error, dict)],
+            **{name: count_of(raw.get(name)) for name in _COUNTS},
+            **{name: seconds_of(raw.get(name)) for name in ("startup_s", "tokens_per_s", "wall_s", "start_s")},
+            "errors": [_error(error) for error in list_of(raw.get("errors"))[:MOST_ERRORS] if isinstance(error, dict)],
             "workers": {
                 _name(name): worker
-                for name, worker in list(_dict(raw.get("workers")).items())[:MOST_WORKERS]
+                for name, worker in list(dict_of(raw.get("workers")).items())[:MOST_WORKERS]
                 if isinstance(worker, dict)
             },
             "probes": _texts(raw.get("probes")),
             "oracles": _texts(raw.get("oracles")),
             "locks": _sums(raw.get("locks")),
             "memory": _sums(raw.get("memory")),
-            "schedule": _dict(raw.get("schedule")),
-            "evidence": [_name(name) for name in _list(raw.get("evidence"))[:MOST_EVIDENCE]],
-            **{name: _count(raw.get(name)) for name in ("steps_ok", "steps_failed", "steps_expected")},
-            "problems": [problem for problem in _list(raw.get("problems")) if isinstance(problem, dict)],
-            "exit": _dict(raw.get("exit")),
-            "last_events": [event for event in _list(raw.get("last_events")) if isinstance(event, dict)][-MOST_EVENTS:],
+            "schedule": dict_of(raw.get("schedule")),
+            "evidence": [_name(name) for name in list_of(raw.get("evidence"))[:MOST_EVIDENCE]],
+            **{name: count_of(raw.get(name)) for name in ("steps_ok", "steps_failed", "steps_expected")},
+            "problems": [problem for problem in list_of(raw.get("problems")) if isinstance(problem, dict)],
+            "exit": dict_of(raw.get("exit")),
+            "last_events": [event for event in list_of(raw.get("last_events")) if isinstance(event, dict)][-MOST_EVENTS:],
             "torch": _name(raw.get("torch")),
             "python": _name(raw.get("python")),
         }
@@ -100,7 +100,7 @@ class Sounder:
 
 def _labels(raw: Mapping[str, Any]) -> list[str]:
     given = raw.get("outcomes", raw.get("outcome"))
-    labels = [given] if isinstance(given, str) else _list(given)
+    labels = [given] if isinstance(given, str) else list_of(given)
     for label in labels:
         if label not in LABELS:
             hint = nearest(label, LABELS) if isinstance(label, str) else ""
@@ -113,15 +113,15 @@ def _labels(raw: Mapping[str, Any]) -> list[str]:
 def _error(raw: Mapping[str, Any]) -> dict[str, Any]:
     kind = _name(raw.get("type")) or "error"
     message = _text(raw.get("message"), LONGEST_MESSAGE)
-    tracers = [tracer for tracer in _list(raw.get("tracers")) if isinstance(tracer, dict)]
+    tracers = [tracer for tracer in list_of(raw.get("tracers")) if isinstance(tracer, dict)]
     return {
         "label": raw["label"] if raw.get("label") in LABELS else "error",
         "type": kind,
         "message": message,
         "fingerprint": _name(raw.get("fingerprint")) or f"{kind} {message[:LONGEST_NAME]}",
         **{name: _name(raw.get(name)) for name in ("worker", "thread", "region")},
-        "at_s": _seconds(raw.get("at_s")),
-        "step": _count(raw["step"]) if isinstance(raw.get("step"), int) else None,
+        "at_s": seconds_of(raw.get("at_s")),
+        "step": count_of(raw["step"]) if isinstance(raw.get("step"), int) else None,
         "traceback": _text(raw.get("traceback"), LONGEST_STACK),
         "consequence": raw.get("consequence") is True,
         "tracers": [
@@ -144,31 +144,35 @@ def _name(value: object) -> str:
 
 
 def _texts(value: object) -> dict[str, str]:
-    return {_name(name): _text(text, LONGEST_MESSAGE) for name, text in _dict(value).items() if isinstance(text, str)}
+    return {_name(name): _text(text, LONGEST_MESSAGE) for name, text in dict_of(value).items() if isinstance(text, str)}
 
 
 def _sums(value: object) -> dict[str, dict[str, float]]:
     """Name → its measures: locks, devices."""
     return {
-        _name(name): {_name(key): float(number) for key, number in entry.items() if _seconds(number) is not None}
-        for name, entry in list(_dict(value).items())[:MOST_WORKERS]
+        _name(name): {_name(key): float(number) for key, number in entry.items() if seconds_of(number) is not None}
+        for name, entry in list(dict_of(value).items())[:MOST_WORKERS]
         if isinstance(entry, dict)
     }
 
 
-def _count(value: object) -> int:
+def count_of(value: object) -> int:
+    """The value where it is a count, else 0."""
     return value if isinstance(value, int) and 0 <= value < 2**63 else 0
 
 
-def _seconds(value: object) -> float | None:
+def seconds_of(value: object) -> float | None:
+    """The value where it is a number that a time can be, else None."""
     return float(value) if isinstance(value, int | float) and abs(value) < _MOST_SECONDS else None
 
 
-def _list(value: object) -> list[Any]:
+def list_of(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
-def _dict(value: object) -> dict[str, Any]:
+def dict_of(value: object) -> dict[str, Any]:
+    """The value where it is a table, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

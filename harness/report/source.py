@@ -65,24 +65,27 @@ class Source:
         """What was left out so far, a sentence each."""
         return [*self._notes, *self._links(), *self.damage.sentences()]
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, sounder: Sounder | None = None) -> Iterator[Row]:
         """The rows, sound, one a trial, in file order; of an interrupted trial's rows the one that counts.
 
-        Streams, in two passes: between them only the rows' positions are held.
+        Streams, in two passes: between them only the rows' positions are held. `sounder`: for another reading of the same
+        rows, which notes nothing that the first has noted.
         """
         last: dict[str, tuple[int, bool]] = {}
-        for _, offset, row in self._lines(said=True):
+        first = sounder is None
+        for _, offset, row in self._lines(said=first):
             done = is_finished(row)
             if row["trial"] not in last or done or not last[row["trial"]][1]:
                 last[row["trial"]] = (offset, done)
-        sounder = Sounder()
+        sounder = sounder or Sounder()
         for number, offset, row in self._lines(said=False):
             if last.get(row["trial"], (-1, False))[0] != offset:
                 continue
             try:
                 yield sounder.sound(row)
             except UnsoundError as error:
-                self.damage.add(str(error), number)
+                if first:
+                    self.damage.add(str(error), number)
 
     def trial_file(self, trial: str, name: str, longest: int, end: bool = False) -> str:
         """The first (or last) `longest` bytes of a file of a trial as text; "" when there is none."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from harness.control.results import read_rows
 from harness.control.watch_hazards import HAZARD
-from harness.core.errors import RunFolderError
 from harness.report import facts
 from harness.report.answer import Answer
 from harness.report.evidence import Budget, Shower
 from harness.report.page import Evidence
 from harness.report.rundata import RunData
 from harness.report.text import one_line
+from harness.report.watch_sound import WatchSounder
 from harness.report.watched import Told, explain_commands, head, nothing_seen, told
 from harness.report.wording import plural
 
@@ -66,7 +64,7 @@ def is_watch(data: RunData) -> bool:
 
 def build_watch_page(data: RunData) -> WatchPage:
     """The page of a watch's run folder."""
-    rows = _rows(data.source.path)
+    rows = list(data.source.rows(WatchSounder()))  # with their facts, which a run's page leaves out
     views = [_view(row) for row in rows[:MOST_PROCESSES]]
     budget = Budget()
     program = {row["scenario_id"]: str(row["scenario"]["workload"]).removeprefix("watch:") for row in rows}
@@ -104,14 +102,6 @@ def build_watch_page(data: RunData) -> WatchPage:
         ),
         how_to_read=HOW_TO_READ,
     )
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """The rows as they were written: `told` needs their facts."""
-    try:
-        return list(read_rows(path))
-    except RunFolderError:  # the page says what is damaged; what is left of it is in the evidence
-        return []
 
 
 def _view(row: Mapping[str, Any]) -> ProcessView:
