@@ -34,6 +34,7 @@ def minimise(
     """
     from harness.analysis.minimise import NothingToMinimise
     from harness.commands.output import emit
+    from harness.control.caches import PrimedExecutor
     from harness.control.cases import trials_folder
     from harness.control.executors import make_executor
     from harness.control.find_trial import find_trial
@@ -44,7 +45,7 @@ def minimise(
 
     failing, passing = read_pair(find_trial(trial), against and find_trial(against))
     folder = trials_folder(out, "minimise")
-    executor = make_executor("local", python=find_python(python))
+    executor = PrimedExecutor(make_executor("local", python=find_python(python)), folder)
     try:
         found = search(
             failing,

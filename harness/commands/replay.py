@@ -35,6 +35,7 @@ def replay(
     Exit codes: 0 both are, 1 one is not (the first differing event is printed), 2 bad input.
     """
     from harness.commands.output import emit
+    from harness.control.caches import PrimedExecutor
     from harness.control.cases import trials_folder
     from harness.control.executors import make_executor
     from harness.control.find_trial import find_trial
@@ -51,7 +52,9 @@ def replay(
     note = check_same(old.recording, torch, force=force)
     folder = trials_folder(out, "replay")
     executor = _Told(
-        make_executor("local", python=program), timeout, lambda text: None if quiet else typer.echo(text, err=True)
+        PrimedExecutor(make_executor("local", python=program), folder),
+        timeout,
+        lambda text: None if quiet else typer.echo(text, err=True),
     )
     try:
         found = run_again(old, executor, folder / "trials" / "001-replay", note=note)

@@ -61,6 +61,7 @@ def reproduce(
     Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here.
     """
     from harness.commands.output import emit, emit_report
+    from harness.control.caches import PrimedExecutor
     from harness.control.cases import find_case, on_device, trials_folder
     from harness.control.environment import describe_environment
     from harness.control.executors import make_executor
@@ -92,7 +93,7 @@ def reproduce(
     if why_not and not json_output:
         emit(f"{case.name}: it cannot happen here: {why_not}\n")
     folder = trials_folder(out, f"reproduce-{case.name}")
-    executor = make_executor("local", python=str(environment["executable"]), jobs=jobs)
+    executor = PrimedExecutor(make_executor("local", python=str(environment["executable"]), jobs=jobs), folder)
     try:
         found = run_plan(
             case,

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import RunFolderError
 from harness.core.outcome import OK
 from harness.core.scenario import Scenario
 
-from .request import Executor, TrialRequest
+from .request import Executor, OnStart, Row, TrialRequest
 
 FOLDER = "caches"
 PRIMED = "primed"
@@ -89,11 +89,48 @@ class WarmCaches:
         return own if (self._base / shared.id / UNFIT).exists() else shared
 
 
+class PrimedExecutor:
+    """An executor for trials that no run has primed: replays, orders of a search, plans of a case.
+
+    One that wants warm caches begins with a copy of those that it is told of, as long as they are there, else of some that
+    are filled under `folder` first, by a trial without its schedule.
+    """
+
+    def __init__(self, executor: Executor, folder: Path) -> None:
+        self._executor = executor
+        self._caches = WarmCaches(folder)
+
+    def run(self, trials: Sequence[TrialRequest], on_start: OnStart, on_row: Callable[[Row], None]) -> None:
+        """As the executor does; of priming trials nothing is told."""
+        primers = {trial.trial_id: _unscheduled(trial) for trial in trials if _wants_caches(trial)}
+        self._caches.prime(primers.values(), self._executor)
+        ready = []
+        for trial in trials:
+            primer = primers.get(trial.trial_id)
+            told = {} if primer is None else {"cache_from": self._caches.use(primer).extra["cache_from"]}
+            ready.append(dataclasses.replace(trial, extra={**trial.extra, **told}))
+        self._executor.run(ready, on_start, on_row)
+
+    def close(self) -> None:
+        """As the executor does."""
+        self._executor.close()
+
+
+def _wants_caches(request: TrialRequest) -> bool:
+    told = request.extra.get("cache_from")
+    return request.scenario.cache == "warm" and not (isinstance(told, str) and Path(told).is_dir())
+
+
+def _unscheduled(request: TrialRequest) -> TrialRequest:
+    """For its priming trial: a plan, a recording or a seed would only disturb that."""
+    return dataclasses.replace(request, scenario=request.scenario.replace(schedule="none"), extra={})
+
+
 def begin_with(request: TrialRequest) -> Path:
     """The folder of the caches that a trial is to use, with what it begins with. Raises RunFolderError: no room for a copy."""
     own = Path(request.extra.get("cache_dir", request.folder.resolve() / OWN))
     filled = request.extra.get("cache_from")
-    if filled and Path(filled).exists():  # a replay of a run that has moved finds nothing
+    if filled and Path(filled).exists():  # where priming failed, there may be nothing
         try:
             shutil.copytree(filled, own, symlinks=True)
         except OSError as error:  # shutil's own error has one for each file

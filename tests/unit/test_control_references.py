@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.control.caches import WarmCaches, begin_with
+from harness.control.caches import PrimedExecutor, WarmCaches, begin_with
 from harness.control.references import References
 from harness.control.request import Row, TrialRequest
 from harness.core.errors import RunFolderError
@@ -162,6 +162,34 @@ def test_a_trial_begins_with_a_copy_of_what_was_filled_and_leaves_that_as_it_is(
     assert (own / "inductor" / "kernel").read_text() == "compiled"
     (own / "inductor" / "another").touch()
     assert [path.name for path in (filled / "inductor").iterdir()] == ["kernel"]
+
+
+def test_trials_outside_of_a_run_are_primed_without_their_schedule(tmp_path: Path) -> None:
+    """Orders of a search or plans of a case: their caches are filled once, whatever the folder of the trial they came of."""
+    asked = request(tmp_path, "a", cache="warm", schedule="directed")
+    asked = dataclasses.replace(asked, extra={"plan": {}, "cache_from": str(tmp_path / "moved")})
+    cold = request(tmp_path, "cold")
+    for folder in (asked.folder, cold.folder):
+        folder.mkdir()
+    executor, rows = Fake(), list[Row]()
+    for _ in range(2):
+        PrimedExecutor(executor, tmp_path).run([asked, cold], lambda _: None, rows.append)
+    primer, first, other, *again = executor.ran
+    assert primer.scenario == Scenario(cache="warm", lock="every_step")
+    assert "plan" not in primer.extra
+    assert first.extra == {"plan": {}, "cache_from": primer.extra["cache_dir"]}
+    assert other == cold
+    assert again == [first, other], "once"
+    assert [row["trial"] for row in rows] == ["a", "cold"] * 2, "of the priming trial nobody is told"
+
+
+def test_a_replay_begins_with_the_caches_of_its_run_while_they_are_there(tmp_path: Path) -> None:
+    asked = dataclasses.replace(request(tmp_path, "a", cache="warm"), extra={"cache_from": str(tmp_path / "filled")})
+    for folder in (asked.folder, tmp_path / "filled"):
+        folder.mkdir()
+    executor = Fake()
+    PrimedExecutor(executor, tmp_path).run([asked], lambda _: None, lambda _: None)
+    assert executor.ran == [asked]
 
 
 def test_where_priming_for_all_locks_fails_each_is_primed_by_itself(tmp_path: Path) -> None:
