@@ -173,6 +173,15 @@ def test_of_probes(tmp_path: Path, share: float, on: list[float], reached: bool)
     assert figures.probes(_json(tmp_path, found)).reached is reached
 
 
+@pytest.mark.parametrize(("gate", "reached"), [([0.985, 1.0, 0.999], True), ([0.97, 0.98, 1.0], False)])
+def test_of_what_a_lock_costs_once_warm(tmp_path: Path, gate: list[float], reached: bool) -> None:
+    """The strategies that leave a hole do not count, however fast."""
+    found = {"rounds": 3, "block": 16, "ratios": {"first_step": [1.0, 1.0, 1.0], "compile_gate": gate}}
+    figure = figures.steady(_json(tmp_path, found))
+    assert figure.reached is reached
+    assert figure.text == f"once warm, to no lock (3 rounds of 16 steps): first_step × 1, compile_gate × {sorted(gate)[1]:.3g}"
+
+
 def test_of_a_bisection(tmp_path: Path) -> None:
     _run_folder(tmp_path, [row()])
     _json(tmp_path, {}, "run/bisect.json")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from harness.analysis.resample import median_interval
 from harness.control.conclusion import conclude
 from harness.control.results import read_environment, read_rows
 from harness.core.matrix import load_matrix
@@ -20,7 +21,10 @@ from .check import Figure
 RUN, JSON, JUNIT = "run", "figures.json", "junit.xml"
 """In a check's folder: the run folder of a command that makes one, what a benchmark was told to write, what pytest was."""
 
-GOAL_STEP_MS, GOAL_BUSY, GOAL_PROBES, NAMED_WITHIN_S = 140.0, 0.95, 0.01, 5.0
+GOAL_STEP_MS, GOAL_BUSY, GOAL_PROBES, GOAL_STEADY, NAMED_WITHIN_S = 140.0, 0.95, 0.01, 0.99, 5.0
+COVERING = ("warmup_barrier", "compile_gate", "warm_gate")
+"""Strategies that no plan of the catalogue breaks while all steps are alike."""
+
 _GB = 1e9
 
 
@@ -201,6 +205,16 @@ def probes(folder: Path) -> Figure:
     text = f"count × cost {found['share']:.3%} of {found['step_ms']:.2f} ms; on / off {on:.3f}, "
     text += f"{'inside' if inside else 'outside'} off / off {min(itself):.3f} – {max(itself):.3f} (n = {len(itself)})"
     return Figure(text, found, found["share"] <= GOAL_PROBES and inside)
+
+
+def steady(folder: Path) -> Figure:
+    """Of `tests.benchmarks.steady_cost --json`: tokens/s to no lock, medians over rounds with 95 % intervals."""
+    found = document(folder)
+    medians = {lock: median_interval(values) for lock, values in found["ratios"].items()}
+    parts = [f"{lock} × {interval}" for lock, interval in medians.items() if interval is not None]
+    best = max((one.value for lock, one in medians.items() if lock in COVERING and one is not None), default=0.0)
+    rounds = f"{found['rounds']} rounds of {found['block']} steps"
+    return Figure(f"once warm, to no lock ({rounds}): " + ", ".join(parts), found, best >= GOAL_STEADY)
 
 
 def bisection(folder: Path) -> Figure:

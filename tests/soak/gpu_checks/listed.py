@@ -46,6 +46,15 @@ def _benchmark(module: str, *words: str) -> Callable[[Place], list[str]]:
     return command
 
 
+def _steady(name: str, where: str, devices: str, count: int) -> Check:
+    return Check(
+        name, f"tokens/s of four drafters on {where} once all is warm, by strategy, to that of no lock",
+        _benchmark("tests.benchmarks.steady_cost", "--devices", devices), figures.steady,
+        cost_s=150, devices=count, goal="≥ 0.99 of no lock, under a strategy that covers all first steps",
+        variables=_ONE_COMPILER,
+    )  # fmt: skip
+
+
 def _in_run_folder(begin: list[str], resume: list[str]) -> Callable[[Place], list[str]]:
     """A harness command with a run folder: begun, or gone on with where an earlier part left one."""
 
@@ -154,6 +163,8 @@ _MEASURED = (
         _benchmark("tests.benchmarks.probe_cost", "--devices", "cuda:0", "--pairs", "4"), figures.probes,
         cost_s=160, goal="≤ 1 %, and inside",
     ),
+    _steady("steady-cost-two-gpus", "two GPUs", "cuda:0+cuda:1", 2),
+    _steady("steady-cost", "one GPU", "cuda:0", 1),
     Check(
         "start-up", "time until all drafters are warm, and tokens/s, by strategy, with cold and with warm caches",
         _run("h200-startup"), figures.startup,
