@@ -179,12 +179,12 @@ _LONG = (
     ),
     Check(
         "matrix-h200x2", "every row of scenarios/h200x2.toml", _run("h200x2"), figures.matrix,
-        cost_s=400, devices=2, goal="every expectation holds", jobs=14, slice_s=60, codes=(0, 1), variables=_ONE_COMPILER,
+        cost_s=400, devices=2, goal="every expectation holds", jobs=24, slice_s=60, codes=(0, 1), variables=_ONE_COMPILER,
     ),
     Check(
         "bisect-two-gpus", f"the cheapest safe strategy of four drafters on two GPUs, p_min {P_MIN}",
         _bisect("drafters=4,targets=2,devices=cuda:0+cuda:1,shapes=per_drafter,checkpoint=non_reentrant"), figures.bisection,
-        cost_s=1500, devices=2, goal="a strategy is safe", jobs=14, slice_s=90, codes=(0, 1), variables=_ONE_COMPILER,
+        cost_s=900, devices=2, goal="a strategy is safe", jobs=24, slice_s=90, codes=(0, 1), variables=_ONE_COMPILER,
     ),
     Check(
         "bisect-one-gpu", f"the cheapest safe strategy of three drafters on one GPU, p_min {P_MIN}",
