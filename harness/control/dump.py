@@ -62,10 +62,12 @@ class TreeDump:
         return any(dump.explained for dump in self.dumps) or bool(self.odd and self.odd.odd)
 
 
-def dump_process(pid: int, *, native: bool, timeout_s: float, run: Run | None = None) -> ProcessDump:
-    """One process. Raises UserError when it cannot be read."""
+def dump_process(
+    pid: int, *, native: bool, timeout_s: float, run: Run | None = None, hung: bool = False
+) -> ProcessDump:
+    """One process. `hung`: as for `dump_found`. Raises UserError when it cannot be read."""
     process = find(pid)
-    found = dump_found(process, native=native, timeout_s=timeout_s, run=run)
+    found = dump_found(process, native=native, timeout_s=timeout_s, run=run, hung=hung)
     if found.failed:
         hint = "" if process.python else python_below(pid)
         raise UserError(f"process {pid} ({process.command[:80]}): {found.note}{hint and f'; {hint}'}")

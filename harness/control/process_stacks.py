@@ -12,12 +12,15 @@ from typing import Any
 
 from harness.control.evidence import pyspy
 from harness.control.process_memory import Memory
+from harness.control.processes import state_of
 from harness.core.stuck.cpu import asleep, cpu_ns
 from harness.core.stuck.source import Sources
 from harness.core.stuck.views import Frame, ThreadView, Value
 from harness.core.stuck.waits import machinery
 
 BETWEEN_LOOKS_S = 0.3
+GONE = "the process has gone"
+NO_PYTHON = "it is no Python process"
 Raw = list[dict[str, Any]]
 Run = Callable[[Sequence[str], float], "tuple[int, str, str]"]
 """Runs a command within so many seconds: (exit status, standard output, standard error)."""
@@ -244,7 +247,10 @@ def _dump(pid: int, flags: Sequence[str], timeout_s: float, run: Run) -> Raw:
     if status == 0:
         found: Raw = json.loads(out)
         return found
-    raise NoStacks(reason(err or out))
+    why = reason(err or out)
+    if why == GONE and state_of(pid) not in ("", "Z", "X"):  # without a file that it executes: a thread of the kernel, say
+        why = NO_PYTHON
+    raise NoStacks(why)
 
 
 def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
@@ -261,8 +267,8 @@ def reason(said: str) -> str:
     if "permission denied" in low or "operation not permitted" in low or "eperm" in low:
         return "not permitted to read the process; run as its user, or with sudo (in a container: --cap-add SYS_PTRACE)"
     if "no such process" in low or "no such file or directory (os error 2)" in low or "esrch" in low:
-        return "the process has gone"
+        return GONE
     if "python version from target process" in low or "libpython" in low:
-        return "it is no Python process"
+        return NO_PYTHON
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[0].removeprefix("Error: ") if lines else "py-spy said nothing"

@@ -75,6 +75,14 @@ def look(pid: int) -> Process | None:
     )
 
 
+def state_of(pid: int) -> str:
+    """The kernel's letter for what the process does; "" when it is not there."""
+    try:
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
 def below(pid: int) -> list[Process]:
     """The process and all that come from it, parents before children."""
     return [one for one in map(look, (pid, *descendants(pid))) if one is not None]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import harness
 from harness.core.errors import UserError, nearest
+from harness.core.interpreter_words import split
 
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 """Programs whose work is done by processes that they start."""
@@ -116,38 +117,12 @@ def _first_line(program: str) -> str:
 
 def _letters(words: Sequence[str]) -> set[str]:
     """The single-letter options before the script, `-c` or `-m`."""
-    return set(_split(words)[0])
-
-
-def _split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """(option letters of the interpreter, the words from the script, `-c` or `-m` on)."""
-    letters = ""
-    position = 0
-    while position < len(words):
-        word = words[position]
-        if word == "--check-hash-based-pycs":
-            position += 2
-            continue
-        if not word.startswith("-") or word == "-":
-            break
-        if word.startswith("--"):
-            position += 1
-            continue
-        for number, letter in enumerate(word[1:], 1):
-            if letter in "cm":
-                rest = word[number + 1 :]
-                return letters, [f"-{letter}", *([rest] if rest else []), *words[position + 1 :]]
-            if letter in "WX":
-                position += number == len(word) - 1  # its value is the next word
-                break
-            letters += letter
-        position += 1
-    return letters, list(words[position:])
+    return set(split(words)[0])
 
 
 def _program_words(words: Sequence[str]) -> list[str]:
     """From the script or `-m` on: without the interpreter and its options."""
-    return _split(words[1:])[1] if _is_python(words[0]) else list(words)
+    return split(words[1:])[1] if _is_python(words[0]) else list(words)
 
 
 def _refuse_missing_script(words: Sequence[str]) -> None:

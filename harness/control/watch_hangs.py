@@ -1,17 +1,17 @@
 """Hangs of a watched program, seen from outside: what its watchdog reports, and the silence of the watchdog itself.
 
 A watchdog that cannot run means that native code holds the interpreter lock: nothing inside can look then, so the stacks
-are read from outside. On every hang the process's stacks, native ones where permitted, are added to its evidence and held
-against the catalogue of hazards, before anything is killed.
+are read from outside. Or the process is stopped as a whole, and that is no hang. On every hang the process's stacks, native
+ones where permitted, are added to its evidence and held against the catalogue of hazards, before anything is killed.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import UserError
 
@@ -32,6 +32,8 @@ class Hang:
 
     told: str = ""  # the last report that was passed on
     silent: bool = False
+    stopped_at: float = 0.0  # when it was last seen stopped, by the wall clock
+    stop_told: bool = False
     outside: str = ""
     hazards: list[str] = field(default_factory=list)
 
@@ -44,22 +46,26 @@ class HangWatch:
         self._timeout_s = timeout_s
         self._kill = kill
         self._say = say
-        self._looked = time.time()
+        self._looked = self._awake = time.time()
         self.found: dict[str, Hang] = {}
 
     def look(self, watched: Sequence[Process]) -> None:
         """Pass on what is new."""
         now = time.time()
-        slept = now - self._looked > self._timeout_s / 2  # this machine was asleep: everybody was silent
+        if now - self._looked > self._timeout_s / 2:
+            self._awake = now  # this machine was asleep, or we were stopped: everybody was silent
         self._looked = now
         for process in watched:
             hang = self.found.setdefault(process.folder.name, Hang())
             self._told(process, hang)
             beat = process.beat()
-            silent_s = 0.0 if beat is None or slept else now - beat
-            if silent_s < self._timeout_s + SLACK_S:
+            silent_s = 0.0 if beat is None else now - max(beat, self._awake)
+            if process.stopped():
+                hang.stopped_at = now
+                self._stopped(process, hang, silent_s)
+            elif min(silent_s, now - hang.stopped_at) < self._timeout_s + SLACK_S:  # let go on, it needs a moment
                 hang.silent = False
-            elif not hang.silent and process.alive() and not (process.result() or {}).get("final"):
+            elif not hang.silent and process.alive() and not _ended_or_unguarded(process.result() or {}):
                 hang.silent = True
                 self._unseen(process, hang, silent_s)
 
@@ -73,8 +79,14 @@ class HangWatch:
             found = json.loads(text)
             self._report(process, hang, f"{found['label']}: {found['reason']}")
 
+    def _stopped(self, process: Process, hang: Hang, silent_s: float) -> None:
+        if silent_s >= self._timeout_s and not hang.stop_told:
+            hang.stop_told = True
+            lets_go_on = f"kill -CONT {process.pid} lets it go on"
+            self._say(f"process {process.pid} is stopped, by a signal or a debugger: {lets_go_on}")
+
     def _unseen(self, process: Process, hang: Hang, silent_s: float) -> None:
-        dump = _dump(process)
+        dump = _dump(process, hung=True)
         told = "; ".join(finding.text for finding in dump.diagnosis.findings) if dump is not None else ""
         hang.outside = told or "not even its watchdog could run: native code holds the interpreter lock"
         self._report(process, hang, f"hang: nothing has moved for {silent_s:.0f} s; {hang.outside}", dump)
@@ -82,7 +94,7 @@ class HangWatch:
     def _report(self, process: Process, hang: Hang, text: str, dump: ProcessDump | None = None) -> None:
         self._say(f"process {process.pid} ({process.program}): {text}")
         pyspy_dump(process.pid, process.folder)
-        dump = dump or _dump(process)
+        dump = dump or _dump(process, hung=False)
         if dump is not None:
             hang.hazards = [words(match) for match in dump.hazards]
         for hazard in hang.hazards:
@@ -95,16 +107,23 @@ class HangWatch:
             self._say("it still runs: Ctrl-C ends it, or --on-hang kill the next time")
 
 
-def _dump(process: Process) -> ProcessDump | None:
+def _ended_or_unguarded(result: Mapping[str, Any]) -> bool:
+    """Whether nobody writes any more: the process has said its last words, or its watchdog could not run, and said so."""
+    probes = result.get("probes") or {}
+    return bool(result.get("final")) or str(probes.get("watchdog", "")).startswith("unavailable")
+
+
+def _dump(process: Process, *, hung: bool) -> ProcessDump | None:
     """The process from outside, with native frames where they may be read: signatures of the catalogue name native locks.
 
-    What cannot be read is said in the evidence, with the reason; None where that is everything.
+    `hung`: what computes is then no sign that it gets on. What cannot be read is said in the evidence, with the reason; None
+    where that is everything.
     """
     from .dump import dump_process  # with the catalogue: the start of a program does not wait for it
 
     found, missing = None, ""
     try:
-        found = dump_process(process.pid, native=True, timeout_s=PYSPY_SECONDS)
+        found = dump_process(process.pid, native=True, timeout_s=PYSPY_SECONDS, hung=hung)
         missing = found.note
     except UserError as error:
         missing = str(error)

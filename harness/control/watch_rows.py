@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 from harness.core.outcome import INCOMPLETE, OK, primary
 from harness.core.scenario import Scenario
 
+from .evidence import STACKS
+from .processes import state_of
 from .request import Row, TrialRequest
 from .rows import Ending, last_events, trial_row
 from .rundir import TRIALS
@@ -23,8 +26,20 @@ PROCESS = "process.json"
 HANG = "hang.json"
 UNWRITTEN = "unwritten.txt"
 FATAL = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGSYS")
-ASKED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL")
+NOBODY_READS = "SIGPIPE"
+"""A program whose output goes to `head` ends by it, and nothing is wrong."""
 LAST_WORDS_S = 2.0
+
+_FATAL = re.compile(r"Fatal Python error: (.+)")
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Illegal instruction": "SIGILL",
+    "Floating-point exception": "SIGFPE",
+    "Floating point exception": "SIGFPE",  # until Python 3.12
+}
+"""What `faulthandler` calls a fatal signal."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +68,11 @@ class Process:
 
     def alive(self) -> bool:
         """Whether it still runs (a zombie does not)."""
-        try:
-            state = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return False
-        return state not in "ZX"
+        return state_of(self.pid) not in ("", "Z", "X")
+
+    def stopped(self) -> bool:
+        """Whether it is halted as a whole: by a signal, such as that of Ctrl-Z, or a debugger."""
+        return state_of(self.pid) in ("T", "t")
 
 
 def processes(run: Path) -> Iterator[Process]:
@@ -141,13 +156,19 @@ def process_row(
     if outside and not said.get("final"):
         labels.append("hang")
         reason = outside
-    if killed:
+    fatal = _fatal_error(process.folder) if status is None and not process.alive() else ""
+    if fatal:
+        labels.append("crash")
+        reason = reason or fatal
+        number = _SIGNALS.get(fatal.partition(": ")[2])
+        row["exit"] = {"status": None, "signal": number, "how": f"ended by {number or 'a fatal error'}"}
+    elif killed:
         labels = labels or ["interrupted"]
         reason = reason or "ended, since another process of the program hung"
     elif signal_name in FATAL:
         labels.append("crash")
         reason = reason or f"the process ended by {signal_name}"
-    elif signal_name in ASKED and not labels:
+    elif signal_name and signal_name != NOBODY_READS and not labels:
         labels.append("interrupted")
         reason = f"the process ended by {signal_name}"
         if signal_name == "SIGKILL":
@@ -176,6 +197,15 @@ def _how(said: dict[str, Any], status: int | None, killed: bool, process: Proces
         return "still running when the program ended" if process.alive() else "ended without a word"
     how = str(said.get("how", "exited"))
     return how if how != "running" else "exited"
+
+
+def _fatal_error(folder: Path) -> str:
+    """`Fatal Python error: Segmentation fault`, where the process has put its stacks down for that; else ""."""
+    try:
+        with open(folder / STACKS, encoding="utf-8", errors="replace") as file:
+            return next((line.rstrip() for line in file if _FATAL.match(line)), "")
+    except FileNotFoundError:
+        return ""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -83,7 +83,12 @@ def typed(environment: Mapping[str, Any]) -> str:
 def shown_path(path: Path) -> str:
     """The path as a user at this prompt would write it: short below the working folder, absolute elsewhere."""
     here, full = Path(os.path.abspath(Path.cwd())), Path(os.path.abspath(path))
-    return str(full.relative_to(here)) if full.is_relative_to(here) else str(full)
+    return no_option(str(full.relative_to(here)) if full.is_relative_to(here) else str(full))
+
+
+def no_option(path: str) -> str:
+    """`./-odd` for `-odd`, which a command would take for an option."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 class Reruns:

@@ -14,6 +14,7 @@ from typing import Any
 from harness.control.watch_errors import ENDED
 from harness.control.watch_hazards import HAZARD
 from harness.core.outcome import FAILURES, OK
+from harness.report.facts import no_option
 from harness.report.text import one_line
 from harness.report.wording import plural
 
@@ -27,6 +28,8 @@ LONGEST_HAZARD = 700
 LONG_WAIT_S = 0.1
 _ENDED_BY = " ended by "
 BY_SIGNAL = "the process ended by "
+_ENDINGS = (BY_SIGNAL, "Fatal Python error: ")
+"""How the reason of a crash begins, and nothing else's."""
 _PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 _LIBRARY = re.compile(r"^<|/(?:site|dist)-packages/|/lib(?:64)?/python3[^/]*/|/ours/harness/")
 GUARDS_HELD = "runtime guards failed even though they passed"
@@ -97,7 +100,7 @@ def nothing_seen(rows: Sequence[Row]) -> str:
 
 def explain_commands(rows: Sequence[Row], run: str) -> list[str]:
     """`harness explain RUN/trials/process-N` for processes in which something failed."""
-    folders = [f"{run}/trials/{row['trial']}" for row in rows if {*FAILURES} & {*row["outcomes"]}]
+    folders = [f"{no_option(run)}/trials/{row['trial']}" for row in rows if {*FAILURES} & {*row["outcomes"]}]
     return [f"harness explain {shlex.quote(folder)}" for folder in folders[:MOST_EXPLAINED]]
 
 
@@ -153,7 +156,7 @@ def _stuck(row: Row, facts: Mapping[str, Any]) -> list[Told]:
         found.append(Told(True, "hang", f"{one['label']} at {one['at_s']:.1f} s: {one['reason']}{after}"))
     reasons = {one["reason"] for one in facts.get("stuck") or ()}
     reason, label = str(row.get("reason") or ""), str(row["outcome"])
-    if reason and reason not in reasons and label != OK and not (reason.startswith(BY_SIGNAL) and _went_later(row)):
+    if reason and reason not in reasons and label != OK and not (reason.startswith(_ENDINGS) and _went_later(row)):
         stands = [one for one in ("deadlock", "hang") if one in row["outcomes"]]  # what a reason is about, if it is there
         label = label if label in stands else (stands or [label])[0]
         found.append(Told(True, label, f"{label}: {reason}"))

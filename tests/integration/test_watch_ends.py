@@ -187,6 +187,14 @@ def test_a_suite_whose_warnings_are_errors_passes(tmp_path: Path) -> None:
     assert done.code == 0, done.out
 
 
+@pytest.mark.parametrize("number", [signal.SIGXCPU, signal.SIGUSR1, signal.SIGALRM], ids=lambda number: number.name)
+def test_an_end_by_any_signal_is_told(tmp_path: Path, number: signal.Signals) -> None:
+    done = watch(tmp_path / "run", sys.executable, "-c", f"import signal; signal.raise_signal({number})")
+    assert done.code == -number
+    assert (done.row["outcome"], done.row["reason"]) == ("interrupted", f"the process ended by {number.name}")
+    assert f"interrupted: the process ended by {number.name}." in done.err
+
+
 RAISES = """
 import os, signal, threading
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +17,7 @@ from planted_hangs import IN_TIME_S, PLANTED, Named, Planted, watch_planted
 from watch_support import HANGS, LIMIT_S, PROGRAMS, environment, watch, watching
 
 from harness.control.evidence import pyspy
+from harness.control.watch_hangs import SLACK_S
 
 TIMEOUT_S = 1.5
 KILL = ("--hang-timeout", str(TIMEOUT_S), "--on-hang", "kill")
@@ -92,18 +95,68 @@ def test_native_code_that_holds_the_interpreter_is_seen_from_outside(tmp_path: P
     assert "caller holds the interpreter lock in a native call" in done.err
 
 
+@pytest.mark.skipif(pyspy() is None, reason="py-spy is not installed: a held interpreter lock cannot be seen into")
+def test_native_code_that_computes_with_the_interpreter_is_named(tmp_path: Path) -> None:
+    done = watch(tmp_path / "run", sys.executable, str(PROGRAMS / "searching.py"), options=KILL)
+    assert (done.code, done.row["outcome"]) == (137, "hang")
+    assert "searcher holds the interpreter lock in a native call that has not returned: match (" in done.row["reason"]
+    assert "searcher holds the interpreter lock in a native call" in done.err
+
+
+def test_a_stopped_program_is_no_hang_and_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        watching(run, sys.executable, str(PROGRAMS / "stopped.py"), options=KILL),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=tmp_path,
+    )
+    limit = threading.Timer(LIMIT_S, process.kill)
+    limit.start()
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        (beat,) = run.glob("trials/*/process.json")
+        pid = int(beat.parent.name.removeprefix("process-"))
+        os.kill(pid, signal.SIGSTOP)
+        told = process.stderr.readline().decode()
+        assert told == (
+            f"harness watch: process {pid} is stopped, by a signal or a debugger: kill -CONT {pid} lets it go on\n"
+        )
+        while time.time() - beat.stat().st_mtime < TIMEOUT_S + SLACK_S + 1 and limit.is_alive():
+            time.sleep(0.05)  # until silence of a process that runs would have been a hang
+        os.kill(pid, signal.SIGCONT)
+        out, err = process.communicate(b"\n", timeout=LIMIT_S)
+    finally:
+        limit.cancel()
+        process.kill()
+    assert (process.returncode, out) == (0, b"well\n"), err
+    row = json.loads((run / "results.jsonl").read_text())
+    assert (row["outcome"], row["facts"]["stuck"]) == ("ok", [])
+    assert "hang" not in err.decode()
+
+
 def test_a_hang_is_reported_and_a_program_that_goes_on_ends_as_ever(tmp_path: Path) -> None:
     script = tmp_path / "slow.py"
     script.write_text(
         "import os, threading\n"
         "lock = threading.Lock()\n"
+        "ends = os.pipe()\n"
         "def use():\n"
         "    with lock:\n"
         "        pass\n"
+        "def wait_for_a_person():\n"
+        "    os.read(0, 1)\n"
+        "    os.write(ends[1], b'x')\n"
         "with lock:\n"
         "    user = threading.Thread(target=use, name='user')\n"
         "    user.start()\n"
-        "    os.read(0, 1)\n"
+        "    threading.Thread(target=wait_for_a_person).start()\n"
+        "    os.read(ends[0], 1)\n"
         "user.join()\n"
     )
     process = subprocess.Popen(
@@ -124,7 +177,7 @@ def test_a_hang_is_reported_and_a_program_that_goes_on_ends_as_ever(tmp_path: Pa
     assert row["outcome"] == "ok"
     (stuck,) = row["facts"]["stuck"]
     assert stuck["ended_s"] > stuck["at_s"]
-    assert "it went on after" in rest.decode()
+    assert "it went on after" in " ".join(rest.decode().split())
 
 
 def test_pauses_below_the_timeout_are_no_hang(tmp_path: Path) -> None:
@@ -139,6 +192,21 @@ def test_pauses_below_the_timeout_are_no_hang(tmp_path: Path) -> None:
     assert done.out == "healthy\n"
     assert done.row["facts"]["stuck"] == []
     assert done.row["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("how", ["ticks", "buffer", "timer", "loop", "child", "signal"])
+def test_what_goes_on_by_itself_is_no_hang(tmp_path: Path, how: str) -> None:
+    """Each stands still for twice the timeout. Killed if it were called a hang."""
+    done = watch(
+        tmp_path / "run",
+        sys.executable,
+        str(PROGRAMS / "goes_on.py"),
+        how,
+        str(2 * TIMEOUT_S + 2),
+        options=("--hang-timeout", str(TIMEOUT_S), "--on-hang", "kill"),
+    )
+    assert (done.code, done.out) == (0, "went on\n"), done.err
+    assert done.row["facts"]["stuck"] == []
 
 
 def test_a_server_without_a_request_is_no_hang(tmp_path: Path) -> None:

@@ -100,6 +100,14 @@ def test_a_complaint_is_one_line_that_says_what_to_do(said: str, means: str) -> 
         take(0, native=False, timeout_s=1.0, run=PySpy(said))
 
 
+@pytest.mark.parametrize(("state", "means"), [("S", "no Python process"), ("", "has gone"), ("Z", "has gone")])
+def test_who_is_there_has_not_gone(monkeypatch: pytest.MonkeyPatch, state: str, means: str) -> None:
+    """py-spy finds no file that a thread of the kernel executes, and says that of a process that has ended, too."""
+    monkeypatch.setattr(process_stacks, "state_of", lambda pid: state)
+    with pytest.raises(NoStacks, match=means):
+        take(2, native=False, timeout_s=1.0, run=PySpy("Error: No such file or directory (os error 2)"))
+
+
 def test_pyspy_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_stacks, "pyspy", lambda: None)
     with pytest.raises(NoStacks, match="pip install py-spy"):

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from harness.core.stuck.views import Frame, ThreadView
 from harness.core.waitgraph import Edge
+from harness.subject.live import Live
 from harness.subject.watch import forks, watchdog
 from harness.subject.watch.process import Watched
 from harness.subject.watch.settings import Settings
@@ -108,7 +110,7 @@ def test_a_cycle_that_comes_and_goes_is_none(probes: FakeProbes, watched: Watche
 def test_one_run_of_the_engine_without_end_is_told(watched: Watched, probes: FakeProbes) -> None:
     dog = WatchDog(watched)
     dog._timeout_s = 0.2
-    dog._explain = lambda edges, whole: None  # type: ignore[method-assign]  # a parallel test run has waiting threads of its own
+    dog._explain = lambda edges, whole: (None, whole)  # type: ignore[method-assign]  # a parallel test run has waiting threads of its own
     thread = watched.threads.current()
     thread.in_engine = 1
     thread.engine_began = 1  # type: ignore[attr-defined]
@@ -217,3 +219,23 @@ def test_the_account_is_written_only_where_something_changed(
     assert not result.exists()
     watched.finding("state_leak", "something", key="one")
     until(result.exists)
+
+
+def view(name: str, ident: int, function: str, **names: Any) -> ThreadView:
+    """A thread of the program's own that waits in a function of `threading`."""
+    inner = Frame(f"Event.{function}", "/usr/lib/python3.11/threading.py", 1, names.get)
+    return ThreadView(name, ident, [inner, Frame("work", "/app/prog.py", 1)], still=True, asleep=True)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_clock_that_ticks_says_that_the_process_goes_on(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, timed: bool
+) -> None:
+    """A loop that does a little each second stands at the same place at each look."""
+    limit = {"timeout": Live(1.0, str)} if timed else {}
+    threads = [view("ticks", 1, "wait", self=Live(object(), str), **limit), view("waits", 2, "wait", self=Live(object(), str))]
+    monkeypatch.setattr("harness.subject.live.threads_now", lambda *_: threads)
+    found, whole = WatchDog(watched)._explain([], True)
+    assert found is not None
+    assert whole is not timed
+    assert [finding.threads for finding in found.findings] == ([] if timed else [(1,), (2,)])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import harness
-from harness.subject.watch import endings
+from harness.subject.watch import endings, syscalls
 from harness.subject.watch.imports import AfterImport
 from harness.subject.watch.process import MOST_COLLISIONS, Watched
 from harness.subject.watch.regions import Regions
@@ -270,11 +272,94 @@ def test_what_is_waited_for_outside_is_told_from_what_is_inside() -> None:
     deadline = time.monotonic() + WAIT_S
     assert listener.ident is not None
     try:
-        while not waits_outside([listener.ident]):  # it is about to
+        while not waits_outside([listener.ident], _native_id):  # it is about to
             assert time.monotonic() < deadline
     finally:
         os.close(own)  # a peer that has gone ends the wait
         listener.join(WAIT_S)
         os.close(peer)
     with _Parked("blocks") as parked:
-        assert not waits_outside([parked.ident])
+        assert not waits_outside([parked.ident], _native_id)
+
+
+def _thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def pipes() -> Iterator[Callable[[], tuple[int, int]]]:
+    """Pipes, closed at the end."""
+    made: list[int] = []
+
+    def new() -> tuple[int, int]:
+        made.extend(os.pipe())
+        return made[-2], made[-1]
+
+    yield new
+    for end in made:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+def test_the_kernel_tells_what_a_thread_waits_for(pipes: Callable[[], tuple[int, int]]) -> None:
+    """A read of a pipe by whether somebody else has its other end."""
+    own, to_own = pipes()
+    others, to_others = pipes()
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=to_others)
+    os.close(to_others)
+    over = threading.Event()
+    works: list[tuple[Callable[[], object], bool]] = [
+        (lambda: os.read(own, 1), False),
+        (lambda: os.read(others, 1), True),
+        (lambda: over.wait(WAIT_S), False),
+        (lambda: select.select([own], [], [], WAIT_S), True),
+    ]
+    threads = [_thread(work) for work, _ in works]
+    try:
+        wanted = [told for _, told in works]
+        deadline = time.monotonic() + WAIT_S
+        while [syscalls.outside(thread.native_id or 0) for thread in threads] != wanted:  # each is about to
+            if syscalls.outside(threading.get_native_id()) is None and not Path("/proc/self/syscall").exists():
+                pytest.skip("this kernel does not say in which call a thread is")
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        over.set()
+        os.write(to_own, b"xx")
+        assert child.stdin is not None
+        child.stdin.write(b"x")
+        child.stdin.close()
+        child.wait(WAIT_S)
+        for thread in threads:
+            thread.join(WAIT_S)
+    assert syscalls.outside(0) is None
+
+
+def test_who_has_moved_since_the_look_is_not_there_any_more() -> None:
+    stillness = Stillness(_machinery, _native_id)
+    with _Parked("waits") as parked:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            stillness.look(0.0, own=threading.get_ident())
+            if parked.ident in stillness._places and stillness.there([parked.ident]):
+                break
+            assert time.monotonic() < deadline
+    assert not stillness.there([parked.ident]), "it has ended"
+
+
+def test_time_in_which_nobody_looked_is_no_time_of_standing_still() -> None:
+    """The process was stopped, or the machine asleep."""
+    stillness = Stillness(_machinery, _native_id, late_s=2.0)
+    with _Parked("waits") as parked:
+        deadline = time.monotonic() + WAIT_S
+        began = 0.0
+        while True:
+            before, began = began, stillness.look(1.0, own=-1).get(parked.ident, 0.0)
+            if before == began == 1.0 and stillness.there([parked.ident]):
+                break
+            assert time.monotonic() < deadline
+            stillness._places.clear()
+        assert stillness.look(2.5, own=-1)[parked.ident] == 1.0
+        assert stillness.look(62.5, own=-1)[parked.ident] == 61.0

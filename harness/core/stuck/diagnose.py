@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.core.waitgraph import Edge, find_cycle
 
+from .outside import calls_back
 from .reasons import Reasons
 from .source import Read
 from .views import Diagnosis, Finding, Frame, ThreadView, Wait
@@ -73,7 +74,9 @@ class _Verdict:
             if wait.kind == "barrier" and wait.nobody in barriers:
                 continue  # all who are in it have been named together
             barriers.add(wait.nobody)
-            if wait.helpers or wait.idle or not (wait.nobody or self.hung) or not self._matters(ident, stuck):
+            if wait.helpers or wait.idle or not (wait.nobody or self.hung):
+                continue
+            if not (wait.certain or self._matters(ident, stuck)):
                 continue
             why = f": {wait.nobody}" if wait.nobody else ""
             findings.append(Finding("nobody", self._says(wait) + why, (ident,)))
@@ -86,7 +89,7 @@ class _Verdict:
 
         A wait with a time limit goes on by itself; in a process that is known to be stuck it comes back to where it was.
         """
-        stuck = {ident for ident, wait in self.waits.items() if self.hung or not wait.timed}
+        stuck = {ident for ident, wait in self.waits.items() if not wait.outside and (self.hung or not wait.timed)}
         while True:
             free = {ident for ident in stuck if not self._remains(ident, stuck)}
             if not free:
@@ -100,8 +103,12 @@ class _Verdict:
         return all(helper in stuck for helper in wait.helpers)
 
     def _matters(self, ident: int, stuck: set[int]) -> bool:
-        """Somebody waits for it, or nothing of the program's own goes on."""
-        if self.hung or any(ident in wait.helpers for other, wait in self.waits.items() if other in stuck):
+        """Somebody waits for it, or nothing of the program's own goes on.
+
+        Of a lock that nobody is seen to hold only the latter: whoever works may have taken it in a function that has ended.
+        """
+        waited_for = any(ident in wait.helpers for other, wait in self.waits.items() if other in stuck)
+        if self.hung or (waited_for and self.waits[ident].kind != "lock"):
             return True
         return all(t.ident in stuck or self._aside(t) for t in self.threads)
 
@@ -115,6 +122,8 @@ class _Verdict:
         for thread in self.threads:
             if thread.ident in self.waits or not thread.frames or thread.still is False or thread.still is None:
                 continue
+            if calls_back(thread, self.sources):
+                continue  # it waits for a time or a message, as it always does
             behind = self._behind(thread.ident)
             busy = thread.asleep is False
             if behind and (self.hung or not busy):

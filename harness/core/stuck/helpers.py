@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .source import Block, Call, Sources, called, calls, held
 from .views import Frame, ThreadView
-from .waits import METHODS, PLAIN_LOCKS, Spot, of_library, resolve, written
+from .waits import METHODS, PLAIN_LOCKS, Spot, machinery, of_library, resolve, written
 
 ENDED_BY: dict[str, frozenset[str]] = {
     "condition": frozenset({"notify", "notify_all"}),
@@ -30,8 +30,9 @@ _HOLDS = re.compile(r"\bwith\b|\.acquire\s*\(")
 class Held:
     """A thread holds a lock: `key` None when its object is not known, then `name` is the last part of how it is written.
 
-    may    it may hold it, see `source.Hold`
-    waits  by a `with` on the line where it waits itself
+    may       it may hold it, see `source.Hold`
+    waits     by a `with` on the line where it waits itself
+    acquired  by an `acquire`, so another thread may let go of it for this one
     """
 
     key: Hashable
@@ -41,6 +42,7 @@ class Held:
     sure: bool
     may: bool = False
     waits: bool = False
+    acquired: bool = False
 
 
 class Same:
@@ -84,7 +86,10 @@ def holds_of(thread: ThreadView, at: Spot | None, sources: Sources, same: Same) 
     """The locks that a thread holds by its own code. A wait in a condition has given that condition's lock up."""
     found = []
     others = [expression for expression, _ in at.others] if at is not None else []
+    own = list(thread.frames).index(at.frame) if at is not None else 0
     for depth, frame in enumerate(thread.frames):
+        if depth < own and machinery(frame.file):
+            continue  # what a wait of the standard library takes for its own ends it gives up while it waits
         if not _HOLDS.search(sources.text(frame)):
             continue
         block = sources.block(frame)
@@ -98,13 +103,37 @@ def holds_of(thread: ThreadView, at: Spot | None, sources: Sources, same: Same) 
                 continue
             value = resolve(hold.expression, frame, sources)
             key = None if value is None else same.of(value.key)
-            if at is not None and at.kind == "condition" and key is not None and key == same.of(at.key):
+            name, text = last_name(hold.expression), ast.unparse(hold.expression)
+            if at is not None and at.kind == "condition" and _gave_up(at, key, name, sources, same):
                 continue
             place = f"{frame.place.rsplit(':', 1)[0]}:{hold.line}"
-            name, text = last_name(hold.expression), ast.unparse(hold.expression)
             plain = hold.by_call and value is not None and value.kind.rsplit(".", 1)[-1] in PLAIN_LOCKS
-            found.append(Held(key, name, text, place, hold.sure or plain, hold.may and not plain, hold.may and here))
+            waits = hold.may and here and not hold.acquired
+            found.append(Held(key, name, text, place, hold.sure or plain, hold.may and not plain, waits, hold.acquired))
     return found
+
+
+def _gave_up(at: Spot, key: Hashable, name: str, sources: Sources, same: Same) -> bool:
+    """Whether a lock is the condition that is waited for, or the one it was made with: `Condition(mutex)`."""
+    lock = None if at.value is None else at.value.attribute("_lock")
+    if key is not None:
+        if at.key is not None and key == same.of(at.key):
+            return True
+        known = None if lock is None else same.of(lock.key)
+        if key == known or (isinstance(key, int) and isinstance(known, int)):
+            return key == known
+    return bool(name) and name == _made_over(at, sources)
+
+
+def _made_over(at: Spot, sources: Sources) -> str:
+    """`mutex` where the file of a wait for `self.filled` has `self.filled = threading.Condition(self.mutex)`; else ""."""
+    block, wanted = sources.block_at(at.frame.file, -1), at.written.rsplit(".", 1)[-1]
+    for node in ast.walk(block.tree) if block is not None and wanted else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args:
+            made = last_name(node.value.func) == "Condition" and any(last_name(target) == wanted for target in node.targets)
+            if made:
+                return last_name(node.value.args[0])
+    return ""
 
 
 def could_end(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from harness.core.waitgraph import Edge
 
 from .helpers import ENDED_BY, Held, Same, could_end, holds_of, learn, made_with, places
+from .outside import calls_back, ended_by_signal, of_processes
 from .source import Read, Sources, loops_around
 from .views import Frame, ThreadView, Value, Wait
 from .waits import Spot, ends_with, lock_words, of_library, spot
@@ -43,10 +44,14 @@ class Reasons:
         self._by_elimination()
 
     def _wait(self, thread: ThreadView, at: Spot) -> Wait:
-        idle = all(of_library(frame) for frame in thread.frames) and at.kind not in ("lock", "module", "engine", "exit")
+        library = all(of_library(frame) for frame in thread.frames)
+        idle = library and at.kind not in ("lock", "module", "engine", "exit", "barrier")
+        outside = certain = False
         what = self._words(thread, at)
         if at.kind == "lock":
             helpers, nobody = self._holders(thread, at)
+            certain = nobody.startswith("its owner")
+            outside = not helpers and of_processes(at)
         elif at.kind == "join":
             helpers, nobody = self._joined(at)
         elif at.kind == "module":
@@ -58,9 +63,22 @@ class Reasons:
             nobody = "no other thread runs a pool's work, so what is queued there is never begun"
         else:
             helpers, nobody = self._enders(thread, at)
+            if not helpers:
+                helpers = self._callers_back(thread, at)
+                outside = bool(helpers) or ended_by_signal(at, self.files, ENDED_BY[at.kind], self.sources)
         loose = at.kind == "lock" and bool(helpers) and all(has.startswith("may ") for has in helpers.values())
         kind = UNKNOWN_HOLDER if loose else at.kind
-        return Wait(thread, kind, what, helpers, nobody if not helpers else "", idle, at.key, at.timed)
+        nobody = "" if helpers or outside else nobody
+        return Wait(thread, kind, what, helpers, nobody, idle, at.key, at.timed, outside, certain)
+
+    def _callers_back(self, thread: ThreadView, at: Spot) -> dict[int, str]:
+        """Threads that may end the wait once their time or a message has come: no code of the program's is on their stacks."""
+        barrier = at.kind == "barrier"
+        return {
+            other.ident: "may come to it" if barrier else "may be who ends such a wait, from a call back"
+            for other in self.threads
+            if other.ident != thread.ident and calls_back(other, self.sources)
+        }
 
     def _which(self) -> dict[int, Spot]:
         """Of several locks on one line, the one that another thread holds; else the one that another may hold."""
@@ -136,12 +154,20 @@ class Reasons:
         own: dict[int, str] = {}
         loose: dict[int, str] = {}
         own_loose: dict[int, str] = {}
+        inside: set[int] = set()  # of a `with` on it
         reentrant = at.value is not None and "RLock" in at.value.kind  # would have let its own thread in
         for ident, hold in ((ident, hold) for ident, holds in self.holds.items() for hold in holds if self._means(hold, at)):
             if ident != thread.ident:
-                (loose if hold.may else found)[ident] = _took(hold)
-            elif not reentrant and (hold.sure or hold.may):
-                (own_loose if hold.may else own)[ident] = _took(hold)
+                (loose if hold.may else found)[ident] = _took(hold.place, hold.may)
+                inside |= {ident} if hold.sure and not hold.may else set()
+            elif not reentrant and not hold.acquired:
+                (own_loose if hold.may else own)[ident] = _took(hold.place, hold.may)
+        if len(found) > 1:  # one has it at a time
+            if len(inside) == 1:
+                found = {ident: has for ident, has in found.items() if ident in inside}
+            else:
+                loose = {ident: f"may hold it, taken at {has.rpartition(' ')[2]}" for ident, has in found.items()} | loose
+                found = {}
         return found or own or loose or own_loose, "no living thread is in code that holds it" + self._perhaps(at)
 
     def _perhaps(self, at: Spot) -> str:
@@ -205,14 +231,13 @@ class Reasons:
         return found, "no thread of the engine runs Python code"
 
     def _others(self, thread: ThreadView, at: Spot) -> dict[int, str]:
-        """Future: threads that run a pool's work. Exit: every other thread."""
+        """Future: threads that run a pool's work, that of another process or an event loop. Exit: every other thread."""
         if at.kind == "exit":
             return {other.ident: "has not ended" for other in self.threads if other.ident != thread.ident}
         return {
-            other.ident: "runs work of a pool"
+            other.ident: has
             for other in self.threads
-            if any(ends_with(f.file, "futures/thread.py") and f.function.endswith("run") for f in other.frames)
-            and other.ident != thread.ident
+            if other.ident != thread.ident and (has := next(filter(None, map(_runs_work, other.frames)), ""))
         }
 
     def _enders(self, thread: ThreadView, at: Spot) -> tuple[dict[int, str], str]:
@@ -290,8 +315,21 @@ class Reasons:
         return lines[at.frame.line - 1] if 0 < at.frame.line <= len(lines) else ""
 
 
-def _took(hold: Held) -> str:
-    return f"may hold it, taken at {hold.place}" if hold.may else f"took it at {hold.place}"
+def _took(place: str, may: bool) -> str:
+    return f"may hold it, taken at {place}" if may else f"took it at {place}"
+
+
+_WORKS = (
+    ("futures/thread.py", "run", "runs work of a pool"),
+    ("futures/process.py", "run", "hands work to other processes"),
+    ("asyncio/base_events.py", "run_forever", "runs an event loop"),
+)
+
+
+def _runs_work(frame: Frame) -> str:
+    """What a frame of the standard library does, if that is to bring about the results of futures."""
+    bare = frame.function.rsplit(".", 1)[-1]
+    return next((has for tail, name, has in _WORKS if bare == name and ends_with(frame.file, tail)), "")
 
 
 def is_engine(thread: ThreadView) -> bool:

@@ -9,10 +9,11 @@ import ast
 import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.core.parsing import parse
 
+from .acquired import passed_on, put_anew, surely_made
 from .views import Frame
 from .withs import Stands, calls_in, span_of, stands
 
@@ -38,8 +39,10 @@ class Block:
 class Hold:
     """`expression` was taken on `line`: by a `with` around the present line, or by an `acquire` with no release since.
 
-    may      it may not be taken yet: the line has the end of a `with` and its body, and does not tell which of them runs
+    may      it may not be taken: the line has the end of a `with` and its body, and does not tell which of them runs; or the
+             `acquire` may not have been made, or have failed; or what the expression means may have changed since
     by_call  such a line made the call that runs; if to take the object runs no Python code, it is held
+    acquired by an `acquire`
     """
 
     expression: ast.expr
@@ -47,6 +50,7 @@ class Hold:
     sure: bool
     may: bool = False
     by_call: bool = False
+    acquired: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,15 +255,25 @@ def held(
     """
     found: list[Hold] = []
     takes: dict[str, Hold] = {}
-    for node in own_nodes(block.body):
+    nodes = list(own_nodes(block.body))
+    for node in nodes:
         if isinstance(node, ast.With):
-            found += _held_by(node, stands(node, frame, block.indent), frame.line, awaiting, others, inner)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno < frame.line:
-            text = ast.unparse(node.func.value)
-            if node.func.attr == "acquire":
-                takes[text] = Hold(node.func.value, node.lineno, False)
-            elif node.func.attr == "release":
+            here = _held_by(node, stands(node, frame, block.indent), frame.line, awaiting, others, inner)
+            found += [replace(hold, may=True) if put_anew(hold.expression, node.body) else hold for hold in here]
+        elif isinstance(node, ast.Call) and node.lineno < frame.line:
+            base, method = (node.func.value, node.func.attr) if isinstance(node.func, ast.Attribute) else (None, "")
+            text = ast.unparse(base) if base is not None else ""
+            if method == "acquire" and base is not None:
+                may = not surely_made(node, block.body, frame.line)
+                takes[text] = Hold(base, node.lineno, False, may=may, acquired=True)
+            elif method == "release":
                 takes.pop(text, None)
+            for own in passed_on(node, takes):  # to who may let go of it
+                takes[own] = replace(takes[own], may=True)
+    stores = [node for node in nodes if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Store)]
+    for text, hold in takes.items():
+        since = [node for node in stores if node.lineno > hold.line]
+        takes[text] = replace(hold, may=hold.may or put_anew(hold.expression, since))
     return found + list(takes.values())
 
 

@@ -88,6 +88,8 @@ class Wait:
     nobody   why there is none, when there is none
     idle     a wait of a library's own thread for work: nothing is wrong with it by itself
     timed    it has a time limit, and ends by itself
+    outside  it may be ended from outside the process, or by a clock: by a signal's handler, or a thread that calls back
+    certain  nobody can end it, whatever the others do: its owner has ended
     """
 
     thread: ThreadView
@@ -98,6 +100,13 @@ class Wait:
     idle: bool = False
     key: Hashable = None
     timed: bool = False
+    outside: bool = False
+    certain: bool = False
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it may end without another thread of the program's."""
+        return self.timed or self.outside
 
 
 @dataclass(frozen=True)

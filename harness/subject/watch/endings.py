@@ -2,7 +2,8 @@
 
 `sys.excepthook`, `threading.excepthook`, signal handlers and `faulthandler` are the program's. So: an exception that ends
 the main thread is read from `sys.last_value`, which the interpreter sets whatever the hook; one that ends a thread is
-seen by the function through which `threading` calls its hook; one that a future keeps, as it is handed over.
+seen by the function through which `threading` calls its hook; one that a future keeps, as it is handed over; one that
+ends a child of `multiprocessing`, which prints it itself, as the child's name is looked up for that.
 `os._exit` and `os.exec…` end a process without a word: they write the account first.
 """
 
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 Seen = Callable[[BaseException, str], None]
-"""(exception, where it was seen: "thread" or "future")."""
+"""(exception, where it was seen: "thread", "future" or "main")."""
 
 _EXEC = ("execv", "execve")  # the others of `os` are made of these
 
@@ -72,6 +73,31 @@ def see_futures(seen: Seen) -> None:
         keep(future, exception)
 
     futures.Future.set_exception = set_exception
+
+
+def see_children(seen: Seen) -> str:
+    """Tell, in a child of `multiprocessing`, of the exception that ended its work; "ok", or why not.
+
+    That module catches it, prints it under the name of the child and goes on to exit code 1, so no hook hears of it. Nothing
+    is put between the child's work and that handler, for it would be a line of the traceback: the name is asked for there.
+    """
+    base: Any = sys.modules["multiprocessing.process"].BaseProcess
+    named, start = base.__dict__.get("name"), getattr(getattr(base, "_bootstrap", None), "__code__", None)
+    if not isinstance(named, property) or named.fget is None or start is None or "name" not in start.co_names:
+        return "unavailable: this Python's multiprocessing tells of errors in another way"
+    get: Callable[[Any], str] = named.fget
+
+    @functools.wraps(get)
+    def name(process: Any) -> str:
+        if sys._getframe(1).f_code is start:
+            error = sys.exc_info()[1]
+            if isinstance(error, Exception):  # not a Ctrl-C, as in `last_error`
+                seen(error, "main")
+            error = None  # no cycle through this frame
+        return get(process)
+
+    base.name = property(name, named.fset, named.fdel, named.__doc__)
+    return "ok"
 
 
 def see_signals(sent: Callable[[int, str], None]) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.core.interpreter_words import program_name
 from harness.core.outcome import is_failure, primary
 
 from ..classify import FX_ERROR, classify, torch_frame
@@ -85,13 +86,11 @@ class Watched:
         self._describe()
 
     def _describe(self) -> None:
-        program = getattr(sys, "orig_argv", None) or [sys.executable]
-        words = [word for word in program[1:] if not word.startswith("-")] or [program[0]]
         found = {
             "schema": 1,
             "pid": self.pid,
             "parent": os.getppid(),
-            "program": Path(words[0]).name[:100] if "-c" not in program[1:2] else "-c",
+            "program": program_name(sys.orig_argv or [sys.executable])[:100],
             "rank": os.environ.get("RANK", ""),
             "executable": sys.executable,
             "python": platform.python_version(),
@@ -145,6 +144,8 @@ class Watched:
 
         Of the latter (seen as it left a "region", or was kept by a "future") only what concerns torch is recorded.
         """
+        if self.pid < 0:
+            return  # a child that nobody follows: the account is its parent's
         try:
             self._caught(error, where, region)
         except Exception as ours:  # noqa: BLE001  # an exception whose text raises, say: the program is not to hear of it

@@ -66,8 +66,12 @@ class _Start:
         hooks.at("torch._dynamo", self._dynamo_imported)
         hooks.at("torch.nn.attention.flex_attention", self._flex_imported)
         hooks.at("concurrent.futures._base", lambda: endings.see_futures(self._watched.caught))
+        hooks.at("multiprocessing.process", self._multiprocessing_imported)
         hooks.at("multiprocessing.popen_fork", lambda: endings.see_signals(self._signalled))
         hooks.install()
+
+    def _multiprocessing_imported(self) -> None:
+        self._watched.status["children's exceptions"] = endings.see_children(self._watched.caught)
 
     def _torch_imported(self) -> None:
         try:

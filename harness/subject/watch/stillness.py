@@ -9,20 +9,15 @@ library that does not count, since a wait that polls runs, and moves nothing.
 from __future__ import annotations
 
 import linecache
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FrameType
 
-_OUTSIDE_FILES = re.compile(
-    r"(?:^|/)(?:selectors|socket|ssl|socketserver|subprocess|popen_fork|popen_spawn_posix|connection)\.py$|/asyncio/"
-)
-_OUTSIDE_CALLS = re.compile(
-    r"\b(?:sleep|select|poll|epoll|accept|recv\w*|wait[34]|waitpid|pause|sigwait\w*|input|readline|getch)\s*\("
-)
-"""A thread in one of these waits for a clock, a peer, a child or a person: what it waits for is not in this process."""
+from harness.core.stuck.outside import OUTSIDE_CALLS, OUTSIDE_FILES
+
+from . import syscalls
 
 BUSY = 0.2  # processors
 
@@ -46,8 +41,13 @@ class _Place:
 class Stillness:
     """`look` at every turn of the watchdog; times are `time.monotonic()`."""
 
-    def __init__(self, machinery: Machinery, native_id: NativeId, *, ask_after_s: float = 1.0) -> None:
+    def __init__(
+        self, machinery: Machinery, native_id: NativeId, *, ask_after_s: float = 1.0, late_s: float = float("inf")
+    ) -> None:
+        """`late_s`: a look that comes so long after the one before says nothing of the time between: nobody could run then."""
         self._machinery = machinery
+        self._late_s = late_s
+        self._looked: float | None = None
         self._native_id = native_id
         self._ask_after_s = ask_after_s
         self._asked = 0.0
@@ -56,6 +56,11 @@ class Stillness:
 
     def look(self, now: float, own: int) -> dict[int, float]:
         """Ident → since when the thread has not moved; not of thread `own`."""
+        gap = 0.0 if self._looked is None else now - self._looked
+        self._looked = now
+        if gap > self._late_s:
+            for place in self._places.values():
+                place.since, place.rests = place.since + gap, place.rests + gap
         frames = sys._current_frames()
         found: dict[int, _Place] = {}
         for ident, frame in frames.items():
@@ -96,6 +101,14 @@ class Stillness:
         """Where the thread stood at the last look."""
         return self._places[ident].at
 
+    def there(self, idents: Iterable[int]) -> bool:
+        """Whether all of these still stand where they stood then."""
+        frames = sys._current_frames()
+        return all(
+            ident in frames and ident in self._places and _where(frames[ident], self._machinery) == self._places[ident].at
+            for ident in idents
+        )
+
     def busy(self, now: float, since: float) -> bool:
         """Whether the process computed since then: more than a fifth of one processor."""
         self._processor.append((now, time.process_time()))
@@ -122,14 +135,16 @@ def _ran(native_id: int) -> str:
         return ""
 
 
-def waits_outside(idents: Iterable[int]) -> bool:
-    """Whether one of the threads waits for something that is not in this process."""
+def waits_outside(idents: Iterable[int], native_id: NativeId) -> bool:
+    """Whether one of the threads waits for something that is not in this process, by its file or line or by the kernel."""
     frames = sys._current_frames()
     for ident in idents:
         frame = frames.get(ident)
         if frame is None:
             continue
         file = frame.f_code.co_filename
-        if _OUTSIDE_FILES.search(file) or _OUTSIDE_CALLS.search(linecache.getline(file, frame.f_lineno)):
+        if OUTSIDE_FILES.search(file) or OUTSIDE_CALLS.search(linecache.getline(file, frame.f_lineno)):
+            return True
+        if syscalls.outside(native_id(ident)):
             return True
     return False

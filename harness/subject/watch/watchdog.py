@@ -6,10 +6,11 @@ thread it ends, and begins again: see `forks`.
 
 A program need not report anything, so what counts as moving is `stillness`, and what counts as a hang is more than that:
 * a cycle of waits that the probes know, standing for 5 s;
-* threads that have stood still for the timeout, and whose stacks and locks explain why they cannot go on (a cycle, a
-  holder that ended, a barrier one short), whatever the others do;
-* all threads still, nothing explained, none of them waits for a clock, a peer or a child, and the process does not
-  compute; while a thread compiles, that takes four times as long.
+* threads that have stood still for the timeout, and whose stacks and locks explain why they cannot go on: a cycle, or a
+  re-entrant lock whose owner ended, whatever the others do; a barrier one short, a lock without a known holder, a lost
+  notify once nothing else of the program's own goes on, for until then it may still come to it;
+* all threads still, nothing explained, none of them waits for a clock, a signal, a peer or a child, and the process does
+  not compute; while a thread compiles, that takes four times as long.
 * a thread that is in one run of the autograd engine for four times the timeout, computing or not.
 """
 
@@ -22,6 +23,7 @@ import threading
 import time
 import traceback
 from _thread import allocate_lock, start_new_thread  # the real ones, whatever the program puts in their place
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from .stillness import Stillness
 
 FORK_S = 0.01
+LATE_S = 3.0  # a look this long after the one before: the process was stopped, or native code kept it from running
 WRITE_S = 1.0
 WRITE_SHARE = 0.01  # of the time at most goes into writing the account while the program runs
 MOST_REPORTS = 20
@@ -103,6 +106,7 @@ class WatchDog:
         except RuntimeError as error:  # a limit on threads
             self._running = None
             self._watched.status["watchdog"] = f"unavailable: {error}"
+            self._watched.write()
 
     def stop(self) -> None:
         """End, and wait for the end, but not for long: the program wants to go."""
@@ -167,7 +171,7 @@ class WatchDog:
         except Exception:  # noqa: BLE001  # nobody would see it on a thread of ours; the report does
             self._running = None
             self._watched.status["watchdog"] = f"unavailable: it failed: {traceback.format_exc()[-1500:]}"
-            self._watched.changed = True
+            self._watched.write()  # so that its silence is not taken for the program's
         finally:
             running.ended.release()
 
@@ -187,7 +191,8 @@ class WatchDog:
 
             _allow_evidence(watched.settings.control)
             ask_after_s = min(1.0, self._timeout_s / 8)
-            self._stillness = Stillness(machinery, watched.threads.native_id, ask_after_s=ask_after_s)
+            native_id = watched.threads.native_id
+            self._stillness = Stillness(machinery, native_id, ask_after_s=ask_after_s, late_s=LATE_S)
         edges = watched.probes.edges() if watched.probes is not None else []
         since = self._stillness.look(now, own)
         self._went_on(self._stillness, since)
@@ -214,14 +219,17 @@ class WatchDog:
             return
         self._examined = {(ident, stillness.place(ident)) for ident in still}
         self._whole_examined = whole
-        found = self._explain(edges, whole)
+        found, whole = self._explain(edges, whole)
+        native_id = self._watched.threads.native_id
         told = [
             finding
             for finding in (found.findings if found else ())
             if set(finding.threads) <= set(still)
             # Somebody waits for a thread that waits for a clock or a peer: a server without a request looks like that.
-            and not (finding.kind == "native" and waits_outside(finding.threads[:1]))
+            and not (finding.kind == "native" and waits_outside(finding.threads[:1], native_id))
         ]
+        if not stillness.there({ident for finding in told for ident in finding.threads} if told else still):
+            return  # it has gone on while this was found out
         if told:
             label = "deadlock" if any(finding.kind == "cycle" for finding in told) else "hang"
             idents = [ident for finding in told for ident in finding.threads]
@@ -241,7 +249,7 @@ class WatchDog:
         compiling = any(thread.compiling for thread in list(self._watched.threads.by_ident.values()))
         busy = stillness.busy(now, now - self._timeout_s)
         long_enough = min(now - latest, silent_s) >= (PATIENCE if compiling else 1) * self._timeout_s
-        return bool(since) and long_enough and not busy and not waits_outside(since)
+        return bool(since) and long_enough and not busy and not waits_outside(since, self._watched.threads.native_id)
 
     def _long_in_engine(self, living: dict[int, float]) -> None:
         """A device that never answers keeps the thread that waits for it computing."""
@@ -255,17 +263,26 @@ class WatchDog:
                     text = f"{thread.label()} has been in one run of the autograd engine for {for_s:.0f} s"
                     self._report("hang", text, [thread.ident])
 
-    def _explain(self, edges: list[Edge], whole: bool) -> Diagnosis | None:
+    def _explain(self, edges: list[Edge], whole: bool) -> tuple[Diagnosis | None, bool]:
+        """What is wrong, and whether that is of the whole process: not where a thread's wait may end by itself, by a time
+        limit, a signal's handler or a call back. A loop that does a little every second looks still from one look to another.
+        """
         from harness.core.stuck.diagnose import diagnose
 
         from ..live import read_file, threads_now
 
         try:
             threads = threads_now(self._name, {threading.get_ident()})
-            return diagnose(threads, read_file, edges, hung=whole)
+            found = diagnose(threads, read_file, edges, hung=whole)
+            if whole and any(wait.by_itself for wait in found.waits):
+                whole, cycles = False, [finding for finding in found.findings if finding.kind == "cycle"]
+                found = diagnose(threads, read_file, edges)
+                further = [finding for finding in cycles if finding not in found.findings]
+                found = replace(found, findings=(*found.findings, *further))
+            return found, whole
         except Exception:  # noqa: BLE001  # a hang is told all the same; the traceback goes to the evidence
             self._evidence("why could not be found out:\n" + traceback.format_exc())
-            return None
+            return None, whole
 
     def _name(self, ident: int) -> str:
         return self._watched.threads.label_of(ident)
