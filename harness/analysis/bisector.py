@@ -105,7 +105,7 @@ class Bisector:
         """Take in what came of a run or a plan, in the order in which they ended."""
         if isinstance(result, PlanResult):
             self.ladder.add_plan(result)
-            if result.failed:
+            if result.failed and result.context is None:
                 self._has_failed(result.strategy)
             return
         name = result.run.strategy

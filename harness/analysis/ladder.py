@@ -60,6 +60,8 @@ class Result:
 class PlanResult:
     """How a hazard's plan ended under a strategy: one of the five endings; `trials` that it took.
 
+    `context`: the scenario that this is of, while the plan has not been tried in all; None for the plan's answer, whose trials
+    are those of all its scenarios. `ending` is "" of a scenario in which the search was cut short: nothing but trials.
     `witness`: of a failure that one of these trials showed, in the plan's order or not; `by_lock` is of that failure. A plan
     only makes threads wait, which whoever schedules them may do at any time, so a failure beside its order is one as well.
     """
@@ -71,6 +73,7 @@ class PlanResult:
     witness: Mapping[str, Any] | None = None
     reason: str = ""
     trials: int = 1
+    context: int | None = None
 
     @property
     def failed(self) -> bool:
@@ -87,6 +90,7 @@ class Standing:
     silent: dict[tuple[int, str], int] = field(default_factory=dict)
     fresh: dict[tuple[int, str], int] = field(default_factory=dict)  # quiet trials of the certification
     plans: dict[str, PlanResult] = field(default_factory=dict)
+    unanswered: dict[str, int] = field(default_factory=dict)  # hazard → trials of its plan, which has no answer yet
     witness: Mapping[str, Any] | None = None
     failed: bool = False
     spreads: bool = False  # a failure that strategies which hold less must have too
@@ -170,10 +174,14 @@ class Ladder:
                     values.append(value)
 
     def add_plan(self, result: PlanResult) -> None:
-        """Count what a plan said."""
+        """Count what a plan said, or the trials of one of its scenarios while it says nothing."""
         standing = self.standings[result.strategy]
-        standing.plans[result.hazard] = result
         self.trials += result.trials
+        if result.context is not None:
+            standing.unanswered[result.hazard] = standing.unanswered.get(result.hazard, 0) + result.trials
+            return
+        self.trials -= standing.unanswered.pop(result.hazard, 0)
+        standing.plans[result.hazard] = result
         if result.failed:
             standing.witness = standing.witness or result.witness or {"hazard": result.hazard}
             self._failed(standing, result.by_lock)
@@ -193,7 +201,7 @@ class Ladder:
         found = {name: name for name, standing in self.standings.items() if standing.failed}
         for name in reversed(self.order.names):  # the nearest in cost explains best
             if self.standings[name].spreads:
-                for lower in self.order.below[name]:
+                for lower in (other for other in self.order.names if other in self.order.below[name]):
                     found[lower] = lower if self.standings[lower].failed else name
         self._unsafe = found
         return found

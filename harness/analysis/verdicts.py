@@ -12,11 +12,13 @@ from harness.analysis.compare import Comparison, compare_values
 from harness.analysis.intervals import failure_rate_upper
 from harness.analysis.ladder import COST_ALPHA, Ladder, Standing
 from harness.analysis.resample import FEWEST, median_interval
+from harness.core.schedulespec import PORTFOLIO
 
 Verdict = Literal["unsafe", "safe", "undecided", "incomplete"]
 
 NOTHING_TO_FIX = "nothing to fix"
 NONE_SAFE = "no strategy here is safe"
+_SETTINGS = ("", *PORTFOLIO)
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def _entry(
         plans={hazard: result.ending for hazard, result in standing.plans.items()},
         chance_unsafe=None if opinion is None or name in unsafe else round(opinion.unsafe[name], 4),
         reason=standing.reason,
-        plan_trials=sum(result.trials for result in standing.plans.values()),
+        plan_trials=sum(result.trials for result in standing.plans.values()) + sum(standing.unanswered.values()),
         plan_failures=sum(result.failed for result in standing.plans.values()),
     )
 
@@ -175,11 +177,17 @@ def _schedules(standing: Standing) -> dict[str, dict[str, int]]:
 
 
 def _rests_on(standing: Standing) -> str:
-    """The schedule with most failures; without any, of the certification; else the one with most trials."""
+    """The schedule with most failures; without any, of the certification; else the one with most trials. Of equals the
+    scenarios' own, then the first of the portfolio."""
     for counts in (standing.failures, standing.fresh, standing.quiet):
         if counts:
-            return max({schedule for _, schedule in counts}, key=lambda schedule: _under(counts, schedule))
+            return max(sorted({schedule for _, schedule in counts}, key=_place), key=lambda one: _under(counts, one))
     return ""
+
+
+def _place(schedule: str) -> tuple[int, str]:
+    setting = schedule.rpartition(":")[2]
+    return _SETTINGS.index(setting) if setting in _SETTINGS else len(_SETTINGS), schedule
 
 
 def _under(counts: Mapping[tuple[int, str], int], schedule: str) -> int:
@@ -190,7 +198,7 @@ def _open_line(standing: Standing, name: str) -> str:
     schedule = _rests_on(standing)
     quiet = _under(standing.quiet, schedule)
     if not quiet:
-        return f"{name}: not tried"
+        return f"{name}: tried by plans alone" if standing.plans or standing.unanswered else f"{name}: not tried"
     under = f" under {schedule}" if schedule else ""
     return f"{name}: 0/{quiet} failed{under} (at most {100 * failure_rate_upper(0, quiet):.0f} %)"
 

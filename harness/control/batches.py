@@ -39,16 +39,25 @@ Work = Generator[Batch, None, T]
 """Yields a batch, goes on when all of it has ended, and returns what it was for."""
 
 
-def together(executor: Executor, works: Mapping[str, Work[T]]) -> Iterator[tuple[str, T]]:
+def always() -> bool:
+    """There is no limit."""
+    return True
+
+
+def together(
+    executor: Executor, works: Mapping[str, Work[T]], may_start: Callable[[], bool] = always
+) -> Iterator[tuple[str, T]]:
     """Carry all out; each one's result as soon as it is there.
 
     In rounds: a batch of each in one go, so that one which is searched through for long leaves no job idle meanwhile. With
     several, a trial is known to the executor by the name of its work and its own: two works may call theirs alike.
+
+    `may_start` is asked of each trial that is needed when its turn has come. A work that needed one which then was not to
+    start has no result; those that ran have ended by then.
     """
     left = dict(works)
     while left:
-        round_of: dict[str, tuple[Batch, TrialRequest]] = {}
-        asked: list[TrialRequest] = []
+        asked: dict[str, _Asked] = {}
         for name, work in list(left.items()):
             try:
                 batch = next(work)
@@ -58,10 +67,10 @@ def together(executor: Executor, works: Mapping[str, Work[T]]) -> Iterator[tuple
                 continue
             for request in batch.requests:
                 known = replace(request, trial_id=f"{name}/{request.trial_id}") if len(works) > 1 else request
-                round_of[known.trial_id] = batch, request
-                asked.append(known)
+                asked[known.trial_id] = _Asked(name, batch, request, known)
         if asked:
-            _run(executor, asked, round_of)
+            for name in _run(executor, asked, may_start):
+                del left[name]
 
 
 def alone(executor: Executor, work: Work[T]) -> T:
@@ -70,19 +79,34 @@ def alone(executor: Executor, work: Work[T]) -> T:
     return result
 
 
-def _run(
-    executor: Executor, asked: Sequence[TrialRequest], round_of: Mapping[str, tuple[Batch, TrialRequest]]
-) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """A trial of a round, of which work's batch it is, and as what the executor knows it."""
+
+    work: str
+    batch: Batch
+    request: TrialRequest
+    known: TrialRequest
+
+
+def _run(executor: Executor, asked: Mapping[str, _Asked], may_start: Callable[[], bool]) -> set[str]:
+    """Run a round; the works that still need a trial which was not to start."""
+    refused: list[_Asked] = []
+
     def on_start(known: TrialRequest) -> bool:
-        batch, request = round_of[known.trial_id]
-        if not batch.needed(request):
+        one = asked[known.trial_id]
+        if not one.batch.needed(one.request):
             return False
-        request.folder.mkdir(parents=True)
+        if not may_start():
+            refused.append(one)
+            return False
+        one.request.folder.mkdir(parents=True)
         return True
 
     def on_row(row: Row) -> None:
-        batch, request = round_of[row["trial"]]
-        row["trial"] = request.trial_id
-        batch.ended(request, row)
+        one = asked[row["trial"]]
+        row["trial"] = one.request.trial_id
+        one.batch.ended(one.request, row)
 
-    executor.run(asked, on_start, on_row)
+    executor.run([one.known for one in asked.values()], on_start, on_row)
+    return {one.work for one in refused if one.batch.needed(one.request)}

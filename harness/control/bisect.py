@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.bisector import Bisector, Settings
+from harness.analysis.ladder import PlanResult
 from harness.analysis.order import strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.regions import RegionAnswer, RegionSearch
@@ -127,7 +128,8 @@ def run_bisection(
     """Find the answer, as far as the budget goes."""
     options = opened.options
     budget = Budget(options.max_trials, options.max_minutes)
-    with Interrupts(listener.interrupting) as interrupts, ExitStack() as stack:
+    then = f"; harness bisect {opened.question.what} --resume continues"
+    with Interrupts(listener.interrupting, then) as interrupts, ExitStack() as stack:
         executor = make_executor(options.executor, python=opened.environment["executable"], jobs=options.jobs)
 
         def close() -> None:
@@ -167,6 +169,11 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
     for row in runner.earlier:
         bisector.record(result_of(row))
     phase = Phase(opened.note)
+
+    def keep(told: PlanResult) -> None:
+        append_plan(opened.folder.path, told)
+        bisector.record(told)
+
     while True:
         step = bisector.batch(opened.options.jobs)
         if isinstance(step, Answer):
@@ -181,9 +188,8 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
             asked += len(asks)
             opened.plans(answered, asked)
             try:
-                for told in oracle.ask(asks):
-                    append_plan(opened.folder.path, told)
-                    bisector.record(told)
+                for told in oracle.ask(asks, budget.starts(bisector.ladder.trials), keep):
+                    keep(told)
                     answered += 1
                     opened.plans(answered, asked)
             except KeyboardInterrupt:

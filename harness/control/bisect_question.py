@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,7 +211,7 @@ def _check_types(question: Question) -> None:
 def _read_target(
     target: str, only: str | None
 ) -> tuple[tuple[Scenario, ...], Mapping[str, Any], tuple[float | None, float | None]]:
-    if "=" in target and not Path(target).exists():
+    if "=" in target and not os.path.exists(target):
         if only is not None:
             raise UserError("--only chooses from a matrix; a scenario is written out, so leave it out")
         return (parse_scenario(target),), {}, (None, None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def bisect_torch(
         note(problem)
     pythons = {version: str(environment["executable"]) for version, environment in environments.items()}
     _write(path, question, pythons, None)
-    with Interrupts(listener.interrupting) as interrupts:
+    with Interrupts(listener.interrupting, "; harness bisect torch --resume continues") as interrupts:
         search = _Search(question, options, path, environments, once_begun(listener, options), interrupts, note)
         answer = search.run(make_executor, make_oracle)
     _write(path, question, pythons, dataclasses.asdict(answer))
@@ -134,6 +135,7 @@ class _Search:
         self._points = TurningPoints(list(environments), p_min=question.p_min, alpha=question.alpha)
         self._budget = Budget(options.max_trials, options.max_minutes)
         self._trials = 0
+        self._unanswered: Counter[tuple[str, str]] = Counter()  # (version, hazard) → trials of a plan without an answer
         self._asked: dict[str, set[str]] = {version: set() for version in environments}
         for version in environments:
             if (path / version).is_dir():
@@ -189,6 +191,11 @@ class _Search:
 
     def _plans(self, version: str, oracle: PlanOracle, folder: Path) -> str:
         """Ask the plans that were not asked yet, up to the first that is reproduced; what ended that, or ""."""
+
+        def keep(told: PlanResult) -> None:
+            append_plan(folder, told)
+            self._record_plan(version, told)
+
         for hazard in oracle.hazards():
             if hazard in self._asked[version]:
                 continue
@@ -197,17 +204,22 @@ class _Search:
             stopped = self._budget.spent(self._trials)
             if stopped:
                 return stopped
+            ask = Ask(hazard, self._question.contexts[0].lock)
             try:
-                [told] = oracle.ask([Ask(hazard, self._question.contexts[0].lock)])
+                for told in oracle.ask([ask], self._budget.starts(self._trials), keep):
+                    keep(told)
             except KeyboardInterrupt:
                 return INTERRUPTED
-            append_plan(folder, told)
-            self._record_plan(version, told)
         return ""
 
     def _record_plan(self, version: str, told: PlanResult) -> None:
-        self._asked[version].add(told.hazard)
+        """Of one in which the search was cut short nothing but the trials, until the plan has its answer."""
         self._trials += told.trials
+        if told.context is not None:
+            self._unanswered[version, told.hazard] += told.trials
+            return
+        self._trials -= self._unanswered.pop((version, told.hazard), 0)
+        self._asked[version].add(told.hazard)
         witness = told.witness
         if witness is not None and "trial" in witness:
             witness = {**witness, "trial": f"{version}/{witness['trial']}"}

@@ -76,6 +76,19 @@ class Budget:
             return f"--max-minutes {self.max_minutes:g} reached"
         return ""
 
+    def starts(self, trials: int) -> Callable[[], bool]:
+        """To be asked before each further trial starts: whether it may, with so many that ran before the first of them."""
+        begun = trials
+
+        def may_start() -> bool:
+            nonlocal begun
+            if self.spent(begun):
+                return False
+            begun += 1
+            return True
+
+        return may_start
+
 
 class TrialRunner:
     """Runs trials of one interpreter in one run folder."""

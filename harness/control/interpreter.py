@@ -78,7 +78,9 @@ def ask_doctor(python: str) -> dict[str, Any]:
 
     A doctor that dies or says nothing readable is a finding, not an error: its last words are in `problems`.
     """
-    with tempfile.TemporaryDirectory(prefix="harness-") as shim:
+    with tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder, "tmp")  # a doctor that is killed takes away nothing of its own
+        scratch.mkdir()
         try:
             done = subprocess.run(
                 [python, "-m", "harness.subject", "--doctor"],
@@ -86,7 +88,7 @@ def ask_doctor(python: str) -> dict[str, Any]:
                 text=True,
                 timeout=DOCTOR_TIMEOUT_S,
                 check=False,
-                env=subject_environment(python, Path(shim)),
+                env={**subject_environment(python, Path(folder)), "TMPDIR": str(scratch)},
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:

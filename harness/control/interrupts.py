@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
 EXIT_INTERRUPTED = 3
+SAME_S = 0.5
+"""Seconds in which a further SIGTERM is the same one: `timeout` sends it to the process and then to its group."""
 
 
 class Interrupts:
@@ -18,15 +22,18 @@ class Interrupts:
     spot.
 
     That leaves no subject behind: the start server kills its subjects when its socket closes, which the
-    system does. Inside `held()` the exception waits until the block ends: a row is written whole, and its
-    writer knows that it was. To be entered on the main thread, the only one that Python lets handle signals.
+    system does. `then` ends what is said of it. Inside `held()` the exception waits until the block ends: a row is
+    written whole, and its writer knows that it was. To be entered on the main thread, the only one that Python lets
+    handle signals.
     """
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
+    def __init__(self, on_first: Callable[[], None], then: str = "; harness run --resume continues") -> None:
         self._on_first = on_first
+        self._then = then
         self._held = 0
         self._pending = False
         self._before: dict[signal.Signals, Any] = {}
+        self._terminated = -math.inf  # when SIGTERM came last
         self.count = 0
 
     def __enter__(self) -> Interrupts:
@@ -42,13 +49,18 @@ class Interrupts:
         self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if number == signal.SIGTERM and now - self._terminated < SAME_S:
+            return
+        if number == signal.SIGTERM:
+            self._terminated = now
         self.count += 1
         if self.count > 1:
             # Nothing below may wait: whoever presses twice wants the prompt back. A live display hides the
             # cursor.
             if sys.stderr.isatty():
                 os.write(2, b"\x1b[?25h\n")
-            os.write(2, b"stopped at once; harness run --resume continues\n")
+            os.write(2, f"stopped at once{self._then}\n".encode())
             os._exit(EXIT_INTERRUPTED)
         self._on_first()
         if self._held:

@@ -1,4 +1,7 @@
-"""The answers of a bisection's plans, a line each in its folder."""
+"""What a bisection's plans said, a line each in its folder: of each scenario as it ended, and the answer of all.
+
+What a plan said of single scenarios before it had its answer is not asked again, and counted until then.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ PLANS = "plans.jsonl"
 
 
 def append_plan(run_dir: Path, result: PlanResult) -> None:
-    """Keep an answer for `--resume`."""
+    """Keep an answer, or one of a single scenario, for `--resume`."""
     path = run_dir / PLANS
     if path.exists():
         whole = path.read_bytes()
@@ -24,7 +27,7 @@ def append_plan(run_dir: Path, result: PlanResult) -> None:
 
 
 def read_plans(run_dir: Path) -> list[PlanResult]:
-    """The answers of a folder, in order; a cut last line is passed over.
+    """All lines of a folder, in order; a cut last one is passed over.
 
     Raises RunFolderError for another line that is none.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,20 +21,20 @@ class PlanFailure:
         self.row: Row | None = None
         self.folder = Path()
         self.hazard = ""
-        self.trials: Counter[str] = Counter()  # that have ended, by hazard
 
-    def of(self, hazard: str) -> Watcher:
-        """To be told of this hazard's trials."""
-        return _Told(self, hazard)
+    def of(self, hazard: str, ended: Callable[[Row], None]) -> Watcher:
+        """To be told of this hazard's trials; `ended` is, of each."""
+        return _Told(self, hazard, ended)
 
 
 @dataclass(frozen=True)
 class _Told:
     failure: PlanFailure
     hazard: str
+    ended: Callable[[Row], None]
 
     def tell(self, row: Row, folder: Path) -> None:
-        self.failure.trials[self.hazard] += 1
+        self.ended(row)
         if self.failure.row is None and {*row["outcomes"]} & {*FAILURES} - {"hang"}:
             self.failure.row, self.failure.folder, self.failure.hazard = row, folder, self.hazard
 

@@ -11,16 +11,17 @@ from typing import Any, Protocol
 
 from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
-from harness.control.batches import Work, together
+from harness.control.batches import Work, always, together
 from harness.control.bisect_evidence import FROM_LOCKS, from_locks_only, known_as, reason_of, witness_of
 from harness.control.bisect_question import Question
+from harness.control.plan_account import PlanAccount, accounts_of, of_all
+from harness.control.plan_answers import read_plans
 from harness.control.plan_failure import PlanFailure
 from harness.control.reproduce import Reproduction, reproducing
 from harness.control.request import Executor, Row
 from harness.control.skips import visible_gpus
 from harness.core.case import Case
-from harness.core.endings import combine
-from harness.core.plan import EXCLUDED, REPRODUCED, UNDECIDED
+from harness.core.plan import HARMLESS, REPRODUCED, UNDECIDED, UNREACHABLE
 from harness.core.scenario import Scenario
 from harness.hazards import HAZARDS
 
@@ -28,6 +29,14 @@ FOLDER = "plans"
 TIMEOUT_S = 300.0
 NOTED = 90
 """Characters of a reason in a note of progress; all of it is in `plans.jsonl`."""
+
+
+Keep = Callable[[PlanResult], None]
+
+
+def forget(told: PlanResult) -> None:
+    """For whoever asks once and keeps nothing."""
+    del told
 
 
 class PlanOracle(Protocol):
@@ -41,8 +50,14 @@ class PlanOracle(Protocol):
         """Those of the hazards that a lock can bring about by itself."""
         ...
 
-    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
-        """Carry each hazard's plan out under its strategy, all at the same time; an answer as soon as it is there."""
+    def ask(
+        self, asks: Sequence[Ask], may_start: Callable[[], bool] = always, keep: Keep = forget
+    ) -> Iterator[PlanResult]:
+        """Carry each hazard's plan out under its strategy, all at the same time; an answer as soon as it is there.
+
+        `may_start` is asked before each trial; once it says no, a plan that needs more of them has no answer. `keep` is told
+        what a plan said of one scenario before it had its answer, and how many trials ended in one that it said nothing of.
+        """
         ...
 
 
@@ -61,7 +76,9 @@ class NoPlans:
         """None."""
         return ()
 
-    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+    def ask(
+        self, asks: Sequence[Ask], may_start: Callable[[], bool] = always, keep: Keep = forget
+    ) -> Iterator[PlanResult]:
         """Is never asked."""
         raise AssertionError(f"no plans to ask about: {asks}")
 
@@ -130,6 +147,7 @@ def _cuda_devices(contexts: Sequence[Scenario], environment: Mapping[str, Any]) 
 class ReproducingOracle:
     """Runs the pipeline's plan of each hazard, in each of the scenarios until one reproduces it, or fails otherwise.
 
+    A scenario that has answered in this folder before is not searched again. Raises RunFolderError: its answers are damaged.
     `cases`: hazard → its case for the pipeline; only the plan and its effect are taken from it.
     """
 
@@ -151,6 +169,7 @@ class ReproducingOracle:
         self._run_dir = run_dir
         self._note = note
         self._timeout_s = timeout_s
+        self._accounts = accounts_of(read_plans(run_dir))
 
     def hazards(self) -> Sequence[str]:
         """All that were given."""
@@ -160,22 +179,31 @@ class ReproducingOracle:
         """Those that show as a deadlock or a hang and as nothing else."""
         return {name for name, case in self._cases.items() if set(case.effect.labels) <= set(FROM_LOCKS)}
 
-    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+    def ask(
+        self, asks: Sequence[Ask], may_start: Callable[[], bool] = always, keep: Keep = forget
+    ) -> Iterator[PlanResult]:
         """One time each, without counterfactual; bindings are searched through as `harness reproduce` does."""
         failures = {ask.strategy: PlanFailure() for ask in asks}
-        works = {f"{a.hazard}--{a.strategy}": self._work(a.hazard, a.strategy, failures[a.strategy]) for a in asks}
+        works = {f"{a.hazard}--{a.strategy}": self._work(a, failures[a.strategy], keep) for a in asks}
         told: set[Ask] = set()
-        for result in self._in_order(together(self._executor, works), failures, told):
-            told.add(Ask(result.hazard, result.strategy))
-            reason = f" ({textwrap.shorten(result.reason, NOTED, placeholder=' …')})" if result.reason else ""
-            self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
-            yield result
+        try:
+            for result in self._in_order(together(self._executor, works, may_start), failures, told):
+                told.add(Ask(result.hazard, result.strategy))
+                reason = f" ({textwrap.shorten(result.reason, NOTED, placeholder=' …')})" if result.reason else ""
+                self._note(f"plan of {result.hazard} under {result.strategy}: {result.ending}{reason}")
+                yield result
+        finally:
+            for ask in asks:
+                cut = None if ask in told else self._account(ask).cut_short(ask)
+                if cut is not None:
+                    self._account(ask).add(cut)
+                    keep(cut)
 
     def _in_order(
         self, ended: Iterator[tuple[str, PlanResult]], failures: Mapping[str, PlanFailure], told: Collection[Ask]
     ) -> Iterator[PlanResult]:
-        """A failure's answer before those that were not tried to the end for its sake, and also when Ctrl-C ends the rest:
-        a race that was seen once may not come again."""
+        """A failure's answer before those that were not tried to the end for its sake, and also when Ctrl-C or the budget ends
+        the rest: a race that was seen once may not come again."""
         late: list[PlanResult] = []
         try:
             for _, result in ended:
@@ -186,18 +214,27 @@ class ReproducingOracle:
                 else:
                     late.append(result)
         except KeyboardInterrupt:
-            for strategy, failed in failures.items():
-                if failed.row is not None and Ask(failed.hazard, strategy) not in told:
-                    yield self._failed_otherwise(failed.hazard, strategy, failed, failed.row, failed.trials[failed.hazard])
+            yield from self._untold(failures, told)
+            yield from late
             raise
+        yield from self._untold(failures, told)
         yield from late
 
-    def _work(self, hazard: str, lock: str, failure: PlanFailure) -> Work[PlanResult]:
-        done: list[Reproduction] = []
+    def _untold(self, failures: Mapping[str, PlanFailure], told: Collection[Ask]) -> Iterator[PlanResult]:
+        for strategy, failed in failures.items():
+            ask = Ask(failed.hazard, strategy)
+            if failed.row is not None and ask not in told:
+                yield self._failed_otherwise(ask, failed, failed.row, self._account(ask).trials)
+
+    def _work(self, ask: Ask, failure: PlanFailure, keep: Keep) -> Work[PlanResult]:
+        account = self._account(ask)
         for number, context in enumerate(self._contexts):
-            scenario = context.replace(lock=lock)
-            case = dataclasses.replace(self._cases[hazard], scenario=scenario, settings=self._pipeline)
-            folder = self._folder(f"{hazard}--{scenario.replace(schedule='none').id}--{number}")
+            if number in account.said:
+                continue  # by an earlier run, in this folder
+            scenario = context.replace(lock=ask.strategy)
+            case = dataclasses.replace(self._cases[ask.hazard], scenario=scenario, settings=self._pipeline)
+            folder = self._folder(f"{ask.hazard}--{scenario.replace(schedule='none').id}--{number}")
+            account.begin(number)
             found = yield from reproducing(
                 case,
                 folder,
@@ -205,39 +242,50 @@ class ReproducingOracle:
                 note=lambda _: None,
                 timeout_s=self._timeout_s,
                 counterfactual=False,
-                watcher=failure.of(hazard),
+                watcher=failure.of(ask.hazard, account.ended),
             )
-            done.append(found)
-            if failure.row is not None or found.ending.name == REPRODUCED:
-                break
-        trials = sum(one.tried for one in done)
-        decisive = _decisive(done)
-        if decisive.ending.name != REPRODUCED and failure.row is not None:
-            return self._failed_otherwise(hazard, lock, failure, failure.row, trials)
-        return self._result(hazard, lock, decisive, trials)
+            said = self._result(ask, found, number)
+            account.add(said)
+            if said.ending == REPRODUCED:
+                return of_all(said, account)
+            if failure.row is not None:
+                return self._failed_otherwise(ask, failure, failure.row, account.trials)
+            if len(account.said) < len(self._contexts):  # else the plan's answer comes now
+                keep(said)
+        return of_all(_decisive([account.said[number] for number in sorted(account.said)]), account)
 
-    def _result(self, hazard: str, lock: str, found: Reproduction, trials: int) -> PlanResult:
+    def _account(self, ask: Ask) -> PlanAccount:
+        return self._accounts.setdefault(ask, PlanAccount())
+
+    def _result(self, ask: Ask, found: Reproduction, context: int) -> PlanResult:
         witness = None
         if found.ending.name == REPRODUCED:
             witness = {
-                "hazard": hazard,
+                "hazard": ask.hazard,
                 "trial": self._named(Path(found.trial)),
                 "label": str(found.row["outcome"]),
                 "steps": list(found.ending.schedule.get("witness", ())),
             }
         return PlanResult(
-            hazard, lock, found.ending.name, from_locks_only(found.row), witness, found.ending.reason, trials
+            ask.hazard,
+            ask.strategy,
+            found.ending.name,
+            from_locks_only(found.row),
+            witness,
+            found.ending.reason,
+            found.tried,
+            context,
         )
 
-    def _failed_otherwise(self, hazard: str, lock: str, failure: PlanFailure, row: Row, trials: int) -> PlanResult:
+    def _failed_otherwise(self, ask: Ask, failure: PlanFailure, row: Row, trials: int) -> PlanResult:
         """What stood against the plan was not looked for to the end, so nothing is excluded."""
-        if failure.hazard != hazard:
-            reason = f"not tried to the end: {lock} failed while the plan of {failure.hazard} was tried"
-            return PlanResult(hazard, lock, UNDECIDED, reason=reason, trials=trials)
+        if failure.hazard != ask.hazard:
+            reason = f"not tried to the end: {ask.strategy} failed while the plan of {failure.hazard} was tried"
+            return PlanResult(ask.hazard, ask.strategy, UNDECIDED, reason=reason, trials=trials)
         known = known_as(failure.folder)
-        witness = {**witness_of(row), "trial": self._named(failure.folder), "plan": hazard, "known_as": known}
+        witness = {**witness_of(row), "trial": self._named(failure.folder), "plan": ask.hazard, "known_as": known}
         reason = f"it failed beside the plan's order: {reason_of(row)}"
-        return PlanResult(hazard, lock, UNDECIDED, from_locks_only(row), witness, reason, trials)
+        return PlanResult(ask.hazard, ask.strategy, UNDECIDED, from_locks_only(row), witness, reason, trials)
 
     def _named(self, folder: Path) -> str:
         return str(folder.relative_to(self._run_dir))
@@ -251,10 +299,10 @@ class ReproducingOracle:
         return folder
 
 
-def _decisive(done: Sequence[Reproduction]) -> Reproduction:
+def _decisive(said: Sequence[PlanResult]) -> PlanResult:
     """Of a plan in several scenarios, the one that says it: nothing is excluded unless it is in all of them."""
-    endings = [one.ending for one in done]
-    if all(ending.name == EXCLUDED for ending in endings):
-        return done[0]
-    told = combine([ending for ending in endings if ending.name != EXCLUDED])
-    return next(one for one in done if one.ending is told)
+    for name in (REPRODUCED, UNDECIDED, HARMLESS, UNREACHABLE):
+        for one in said:
+            if one.ending == name:
+                return one
+    return said[0]

@@ -20,19 +20,24 @@ _NARROW, _WIDE = set("fijlrtI.,:;'!|()[] "), set("mwMW%@")
 
 
 def summary_line(data: RunData, page: Page) -> str:
-    """`quick on torch 2.11.0: 2 unsafe, 14 undecided of 16 scenarios; expectations: 1 broken, 15 met`."""
-    states = {"not run": len(data.not_run)} if data.not_run else {}
-    for item in data.summary.scenarios:
-        states[state(item)] = states.get(state(item), 0) + 1
-    verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(states.items(), key=lambda one: -one[1]))
-    line = f"{page.title} on torch {data.torch}: {verdicts or 'nothing ran'}"
-    line += f" of {plural(len(data.values), 'scenario')}" if verdicts else ""
-    line += f"; expectations: {_expectations(page.expectations)}"
+    """`quick on torch 2.11.0: 2 unsafe, 14 undecided of 16 scenarios; expectations: 1 broken, 15 met`; of a bisection its
+    answer, as on its page."""
+    said = _verdicts(data, page) if page.bisected is None else f"{page.answer.sentence} {page.answer.rest}".strip().rstrip(".")
+    line = f"{page.title} on torch {data.torch}: {said}"
     if page.comparison is not None:
         line += f"; {_comparison(page.comparison)}"
     if page.left_out:
         line += f"; {plural(len(page.left_out), 'note')} on what was left out"
     return visible(one_line(line, 2_000))
+
+
+def _verdicts(data: RunData, page: Page) -> str:
+    states = {"not run": len(data.not_run)} if data.not_run else {}
+    for item in data.summary.scenarios:
+        states[state(item)] = states.get(state(item), 0) + 1
+    verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(states.items(), key=lambda one: -one[1]))
+    found = f"{verdicts} of {plural(len(data.values), 'scenario')}" if verdicts else "nothing ran"
+    return f"{found}; expectations: {_expectations(page.expectations)}"
 
 
 def badge(page: Page) -> str:

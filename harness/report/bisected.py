@@ -78,6 +78,15 @@ class Bisected:
         """As the legend says it; "" where the bisection does not."""
         return f"called so by the bisection: {self.needed:,} fresh trials or more, none failed" if self.needed else ""
 
+    def place(self, scenario: Mapping[str, Value]) -> Mapping[str, Value]:
+        """Where a scenario stands in the grid: with the others of its family of schedules, each of which has its own seed."""
+        family = self._family(scenario)
+        return {**scenario, "schedule": family} if family else scenario
+
+    def _family(self, scenario: Mapping[str, Value]) -> str:
+        schedule = str(scenario.get("schedule"))
+        return next((one for one in sorted(self.families) if _of_family(schedule, one)), "")
+
     def shown(self, view: ScenarioView, scenario: Mapping[str, Value]) -> ScenarioView:
         """A scenario of the grid as the bisection sees it, which asks by a rate of its own: unsafe where a plan has
         reproduced its hazard in it, safe only where it was certified. No failure is a surprise: it was after failures.
@@ -87,9 +96,7 @@ class Bisected:
             return view
         for row in self.rows:
             if row.lock == scenario.get("lock") and view.state in ("undecided", "safe"):
-                schedule = str(scenario.get("schedule"))
-                family = next((one for one in self.families if _of_family(schedule, one)), "")
-                certified = row.verdict == "safe" and family == row.schedule
+                certified = row.verdict == "safe" and self._family(scenario) == row.schedule
                 called = "safe" if certified else "undecided"
                 if called == "undecided" and self.needed <= trials_for_safe():
                     called = view.state  # so many trials without a failure are safe by either rate

@@ -118,9 +118,10 @@ def step_times(story: Story) -> dict[str, list[tuple[float, float]]]:
 
 def _steps(stories: Sequence[tuple[Row, Story]], names: Mapping[str, str]) -> tuple[Plot, ...]:
     times = [(row, step_times(story)) for row, story in stories]
-    top = max((seconds for _, found in times for points in found.values() for _, seconds in points), default=1.0)
+    taken = [seconds for _, found in times for points in found.values() for _, seconds in points]
+    ends = (min(taken), max(taken)) if taken else None
     return tuple(
-        plot(names.get(row["scenario_id"], row["scenario_id"]), list(found.items()), "step", "s", log=True, top=top)
+        plot(names.get(row["scenario_id"], row["scenario_id"]), list(found.items()), "step", "s", log=True, ends=ends)
         for row, found in times
         if found
     )

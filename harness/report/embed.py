@@ -13,7 +13,7 @@ from harness.core.outcome import OK
 from harness.report import pack
 from harness.report.chosen import Seen, by_use
 from harness.report.evidence import BYTES as STACK_BYTES
-from harness.report.grid import choose_axes, varying
+from harness.report.grid import Scenarios, choose_axes, varying
 from harness.report.rundata import RunData
 from harness.report.scenarios import MARKS, ScenarioView
 from harness.report.source import Source
@@ -87,8 +87,9 @@ def places_of(data: RunData) -> Places:
     return Places(data.run_dir, data.command, lambda name: data.names.get(name, name), data.source.trial_file)
 
 
-def embed(data: RunData, views: Sequence[ScenarioView]) -> Embedded:
-    """Everything of a run that is shown when it is asked for."""
+def embed(data: RunData, views: Sequence[ScenarioView], placed: Scenarios | None = None) -> Embedded:
+    """Everything of a run that is shown when it is asked for. `placed`: where the scenarios stand in the grid; by their own
+    values where nothing is said."""
     anchors = {view.id: view.anchor for view in views}
     chooser, logs, places = data.gathered.chooser, _Logs(data), places_of(data)
     room = max(LEAST_BYTES, WHOLE_BYTES - OTHER_BYTES - A_SCENARIO * len(views))
@@ -101,7 +102,7 @@ def embed(data: RunData, views: Sequence[ScenarioView]) -> Embedded:
         blocks.add(row["trial"], detail(row, places, story), story, why)
     blocks.close()
     document = {
-        **_grid(data, views),
+        **_grid(data.values if placed is None else placed, views),
         "trials": _trials(views, chooser.seen),
         "labels": [list(labels) for labels in chooser.labels],
         "places": blocks.places,
@@ -178,9 +179,9 @@ class _Blocks:
         return len(self.done) - 1
 
 
-def _grid(data: RunData, views: Sequence[ScenarioView]) -> dict[str, Any]:
+def _grid(placed: Scenarios, views: Sequence[ScenarioView]) -> dict[str, Any]:
     """The scenarios' values on the axes that vary, as numbers of values."""
-    values = {view.id: data.values[view.id] for view in views}
+    values = {view.id: placed[view.id] for view in views}
     axes = varying(values)
     found: dict[str, list[str]] = {axis: [] for axis in axes}
     scenarios = []

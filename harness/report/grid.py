@@ -84,6 +84,15 @@ def lay_out(scenarios: Scenarios, cells: Mapping[str, Cell]) -> Grid[Cell]:
     )
 
 
+def shared(scenarios: Scenarios, cells: Mapping[str, Cell]) -> tuple[Scenarios, dict[str, tuple[Cell, ...]]]:
+    """Scenarios that agree on every axis share a cell: by the id of the first of them, their values, and the cell of each."""
+    first: dict[tuple[tuple[str, Value], ...], str] = {}
+    found: dict[str, list[Cell]] = {}
+    for name, values in scenarios.items():
+        found.setdefault(first.setdefault(tuple(values.items()), name), []).append(cells[name])
+    return {name: scenarios[name] for name in found}, {name: tuple(members) for name, members in found.items()}
+
+
 def _group(
     others: tuple[tuple[str, Value], ...],
     found: Mapping[tuple[Value, Value], Cell],

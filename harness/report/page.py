@@ -17,7 +17,7 @@ from harness.report.embed import Embedded, embed, good_stories
 from harness.report.evidence import MOST_ERRORS, MOST_OCCASIONS, Budget, Example, Shower
 from harness.report.expectations import Expectations, expectations_of, judgement
 from harness.report.gather import Groups, Occasion, Oracle
-from harness.report.grid import Grid, lay_out, varying
+from harness.report.grid import Grid, lay_out, shared, varying
 from harness.report.names import left_out
 from harness.report.rundata import RunData
 from harness.report.scenarios import MARKS, WORDS, ScenarioView, most_telling, scenario_views
@@ -77,7 +77,7 @@ class Page:
     left_out: tuple[str, ...]
     answer: Answer
     judgement: str
-    grid: Grid[ScenarioView]
+    grid: Grid[tuple[ScenarioView, ...]]
     legend: tuple[tuple[str, str, str, str], ...]
     unsaid: str
     scenarios: tuple[ScenarioView, ...]
@@ -133,7 +133,8 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         max(0, len(data.summary.errors) - MOST_ERRORS),
         f"{plural(dropped, 'further error')} counted by trials that kept no more of them." if dropped else "",
     )
-    embedded = embed(data, shown)
+    placed = values if bisected is None else {name: bisected.place(one) for name, one in values.items()}
+    embedded = embed(data, shown, placed)
     charts = charts_of(gathered.tallies, values, good_stories(embedded, gathered.chooser.kept), data.names)
     dense = Evidence(tuple(shower.dense(gathered.dense.values())), _more(gathered.dense), _dense_note(data))
     stuck = Evidence(tuple(shower.stuck(gathered.stuck.values())), _more(gathered.stuck))
@@ -144,7 +145,7 @@ def build_page(data: RunData, baseline: RunData | None = None) -> Page:
         left_out=_left_out(data, len(views) - len(shown), budget, judged=bisected is None),
         answer=answer(data.summary.scenarios, len(data.not_run)) if bisected is None else bisected.answer,
         judgement=judgement(expectations) if bisected is None else "",  # a bisection is after failures
-        grid=lay_out(values, {view.id: view for view in shown}),
+        grid=lay_out(*shared(placed, {view.id: view for view in shown})),
         legend=tuple(
             (name, mark, word, (name == "safe" and bisected and bisected.meaning_of_safe) or meaning)
             for name, mark in MARKS.items()

@@ -55,10 +55,11 @@ def plot(
     y_name: str,
     *,
     log: bool = False,
-    top: float | None = None,
+    ends: tuple[float, float] | None = None,
     most: int = COLOURS,
 ) -> Plot:
-    """Series of (x, y) with x ≥ 0 and y ≥ 0 → a chart. `log`: y on a logarithmic scale; `top`: its upper end, if shared.
+    """Series of (x, y) with x ≥ 0 and y ≥ 0 → a chart. `log`: y on a logarithmic scale; `ends`: the least and the largest
+    y of all charts that share this one's scale.
 
     At most `most` series are drawn, and so many points of each.
     """
@@ -66,8 +67,10 @@ def plot(
     xs = [x for _, points in drawn for x, _ in points] or [0.0, 1.0]
     ys = [y for _, points in drawn for _, y in points if y > 0 or not log] or [1.0]
     x_end = max(xs) or 1.0
-    high = max(*ys, top or 0.0, LEAST)
-    low = max(min(ys), LEAST) if log else 0.0
+    low, high = min(ys), max(ys)
+    if ends is not None:
+        low, high = min(low, ends[0]), max(high, ends[1])
+    low, high = max(low, LEAST) if log else 0.0, max(high, LEAST)
     ticks = _powers(low, high) if log else _steps(high)
     low, high = (min(low, ticks[0]), max(high, ticks[-1]))
 

@@ -14,7 +14,7 @@ from harness.analysis.judging import Standing, judge_run, standings
 from harness.analysis.summary import RunSummary, ScenarioSummary
 from harness.control.results import ENVIRONMENT, MATRIX, RESULTS
 from harness.control.rundir import TRIALS
-from harness.core.axes import Value
+from harness.core.axes import AXES, Value
 from harness.core.errors import RunFolderError, UserError
 from harness.core.matrix import Judgement, Matrix
 from harness.core.scenario import Scenario
@@ -71,8 +71,11 @@ class RunData:
 
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """The axes that tell scenarios apart: those of the matrix, as everywhere else, or of the rows without one."""
-        return self.matrix.axes_varying if self.matrix is not None else varying(self.values)
+        """The axes that tell scenarios apart, in axis order: those of the matrix, as everywhere else, and those in which the
+        rows differ besides. In a bisection's that is the schedule, which its matrix does not vary."""
+        of_matrix = self.matrix.axes_varying if self.matrix is not None else ()
+        differing = varying(self.values)
+        return tuple(axis.name for axis in AXES if axis.name in of_matrix or axis.name in differing)
 
     @cached_property
     def names(self) -> dict[str, str]:

@@ -52,9 +52,7 @@ def _reasons(data: RunData, why: Callable[[ScenarioSummary], str]) -> tuple[Reas
     for item in data.summary.scenarios:
         text = one_line(why(item), LONGEST_REASON)
         if text:
-            names = found.setdefault(text, [])
-            if data.names[item.id] not in names:  # a bisection's names leave out the schedule
-                names.append(data.names[item.id])
+            found.setdefault(text, []).append(data.names[item.id])
     return tuple(
         Reason(text, tuple(names[:MOST_NAMES]), max(0, len(names) - MOST_NAMES))
         for text, names in list(found.items())[:MOST_REASONS]

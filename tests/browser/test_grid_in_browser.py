@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser_support import Visit, until
+from test_report_bisected import with_seeds
+
+from harness.report.html import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -118,3 +121,18 @@ def test_a_run_of_one_scenario_has_nothing_to_choose(visit: Visit, tmp_path: Pat
     assert page.locator(".controls").count() == 0
     page.locator("a.tile").click()
     page.wait_for_selector("dialog[data-ready]")
+
+
+def test_seeds_of_a_family_of_schedules_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
+    page = visit(write_report(with_seeds(tmp_path)))
+    first = page.locator("table.grid").first
+    assert [row.strip() for row in heads(page)[1]] == ["none", "delays:*:rare", "delays:*:dense"]
+    assert first.locator(".several a.tile").count() == 7
+    before = first.inner_text()
+    page.get_by_label("Verdict", exact=True).select_option("safe")
+    assert page.locator("a.tile").count() == 7, "drawn anew"
+    page.locator("a.tile").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == page.locator("a.tile").nth(1).get_attribute("href")
+    page.get_by_role("button", name="Reset").click()
+    assert page.locator("table.grid").first.inner_text() == before

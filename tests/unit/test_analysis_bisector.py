@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -10,10 +11,11 @@ from simulated_ladders import LADDER, NAMES, simulate
 
 from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import trials_for_safe
-from harness.analysis.ladder import IN_TURN, PRICED, TRIES, PlanResult, Result, Run
+from harness.analysis.ladder import IN_TURN, PRICED, TRIES, Kind, PlanResult, Result, Run
 from harness.analysis.order import strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
+from harness.control.bisect_question import FAMILIES
 
 DESIGN = strategy_order(
     ["none", "per_call", "per_forward", "first_step", "warmup_barrier", "compile_gate", "every_step", "thread_local_fx"]
@@ -599,3 +601,23 @@ def test_strategies_whose_cost_decides_are_measured_in_turn() -> None:
     rivals = set(priced)
     assert len(rivals) > 1
     assert all(set(priced[at : at + len(rivals)]) == rivals for at in range(len(priced) - len(rivals), 0, -len(rivals)))
+
+
+@pytest.mark.parametrize("kind", ["ok", "failed"])
+def test_of_schedules_with_as_many_trials_the_first_of_the_portfolio_is_named_in_every_process(kind: Kind) -> None:
+    """As a set has them, another one was named after a resume."""
+    order = ["", *FAMILIES]
+    for pair in itertools.permutations(order, 2):
+        bisector = Bisector(DESIGN, portfolio=FAMILIES)
+        for schedule in pair:
+            bisector.record(Result(Run("first_step", 0, schedule, "explore"), kind))
+        told = entry(bisector.conclude("enough"), "first_step")
+        assert (told.schedule, told.trials) == (min(pair, key=order.index), 1)
+
+
+def test_witnesses_are_looked_for_in_the_order_of_the_strategies() -> None:
+    """In every process the same: what is unsafe comes as the strategies do."""
+    bisector = Bisector(DESIGN)
+    bisector.record(Result(Run("every_step", 0, "", "explore"), "failed"))
+    below = [name for name in DESIGN.names if name in DESIGN.below["every_step"]]
+    assert list(bisector.ladder.unsafe()) == ["every_step", *below]

@@ -367,7 +367,7 @@ class Oracle:
     def by_locks(self) -> tuple[str, ...]:
         return ()
 
-    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+    def ask(self, asks: Sequence[Ask], *_: object) -> Iterator[PlanResult]:
         self.batches.append(len(asks))
         for ask in asks:
             if ask.strategy == self.stop_at:

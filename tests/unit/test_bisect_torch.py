@@ -105,7 +105,7 @@ class Oracle:
     def by_locks(self) -> tuple[str, ...]:
         return ()
 
-    def ask(self, asks: Sequence[Ask]) -> Iterator[PlanResult]:
+    def ask(self, asks: Sequence[Ask], *_: object) -> Iterator[PlanResult]:
         for ask in asks:
             self._asked.append((self._torch, ask.hazard, ask.strategy))
             if (self._torch, ask.hazard) == ("2.11.0", "h2"):

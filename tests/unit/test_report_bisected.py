@@ -11,6 +11,7 @@ from fake_folder import write_folder
 from fake_runs import row
 
 from harness.core.scenario import Scenario
+from harness.report.badge import summary_line
 from harness.report.html import render
 from harness.report.page import build_page
 from harness.report.rundata import read_run
@@ -281,3 +282,63 @@ def test_an_order_that_is_not_whole_is_not_shown(tmp_path: Path, steps: Any) -> 
 def test_without_a_witness_nothing_is_said_to_have_been_seen(tmp_path: Path) -> None:
     text = render(build_page(read_run(bisected(tmp_path, {**ANSWER, "ladder": [entry("none", "unsafe", implied_by="x")]}))))
     assert "What was seen of those that failed" not in text
+
+
+def test_scenarios_that_differ_in_their_schedule_alone_are_told_apart(tmp_path: Path) -> None:
+    """The matrix of a bisection has the scenarios' own schedule; the portfolio's have a seed each."""
+    gate = NONE.replace(lock="compile_gate")
+    seeds = [gate.replace(schedule=f"delays:{seed}:dense") for seed in range(2)]
+    rows = [row(one, 0, reason="cut off", outcomes=["interrupted"], outcome="interrupted") for one in (gate, *seeds)]
+    write_folder(tmp_path, rows, matrix=MATRIX)
+    (tmp_path / "bisect.json").write_text(json.dumps({"schema": 1, "what": "locks", "answer": ANSWER}))
+    page = build_page(read_run(tmp_path))
+    names = [view.name for view in page.scenarios]
+    assert len(names) == len(set(names))
+    told = ("lock=compile_gate", *(f"lock=compile_gate schedule=delays:{seed}:dense" for seed in range(2)))
+    assert set(told) < set(names)
+    assert "schedule=none" in page.unsaid
+    assert page.incomplete[0].names == told
+
+
+def test_the_summary_is_the_bisection_s_answer(tmp_path: Path) -> None:
+    """Not the scenarios' verdicts by another rate."""
+    data = read_run(bisected(tmp_path))
+    line = summary_line(data, build_page(data))
+    assert line == (
+        f"wide on torch {data.torch}: compile_gate is safe: 0 of 59 fresh trials failed (so fewer than 5.0 % fail, at 95 % "
+        "confidence). Of 4 strategies 3 are unsafe (1 by trials, 1 by plan, 1 holding less than one that failed), 1 is safe. "
+        "70 trials in all, those of plans included"
+    )
+    stopped = read_run(bisected(tmp_path / "other", {**ANSWER, "verdict": "undecided", "conclusion": "undecided"}))
+    assert ": Undecided: of 4 strategies" in summary_line(stopped, build_page(stopped))
+
+
+def with_seeds(folder: Path) -> Path:
+    """compile_gate certified under a family of schedules, with another seed in each trial; one trial under another family."""
+    gate = NONE.replace(lock="compile_gate")
+    seeds = [gate.replace(schedule=f"delays:{seed}:rare") for seed in range(7)]
+    other = gate.replace(schedule="delays:0:dense")
+    schedules = {name: {"trials": 7, "failures": 0} for name in ("", "delays:*:rare", "delays:*:dense")}
+    one = entry("compile_gate", "safe", trials=7, schedule="delays:*:rare", schedules=schedules)
+    write_folder(folder, [row(gate, 0), row(NONE, 0, "fx_error"), *(row(seed) for seed in seeds), row(other)], matrix=MATRIX)
+    document = {"schema": 1, "what": "locks", "answer": {**ANSWER, "ladder": [one], "p_min": 0.35}}
+    (folder / "bisect.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_the_grid_has_a_row_for_a_family_of_schedules_and_a_tile_for_each_seed(tmp_path: Path) -> None:
+    page = build_page(read_run(with_seeds(tmp_path)))
+    assert (page.grid.row_axis, page.grid.column_axis) == ("lock", "schedule")
+    [group] = page.grid.groups
+    assert group.columns == ("none", "delays:*:rare", "delays:*:dense")
+    cells = dict(zip(group.columns, group.cells[group.rows.index("compile_gate")], strict=True))
+    shown = {column: [(one.word, one.count.partition(" ")[0]) for one in cell or ()] for column, cell in cells.items()}
+    assert shown == {
+        "none": [("undecided", "0/1")],
+        "delays:*:rare": [("safe", "0/1")] * 7,
+        "delays:*:dense": [("undecided", "0/1")],
+    }, "counts of different seeds are not added up"
+    html = render(page)
+    table = html[html.index('<table class="grid">') :].partition("</table>")[0]
+    assert table.count('class="tile safe"') == 7
+    assert 'title="lock=compile_gate schedule=delays:6:rare"' in table

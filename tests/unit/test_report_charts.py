@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from fake_events import collision
+from fake_events import collision, region
 from fake_runs import row
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,11 +47,13 @@ def test_a_logarithmic_line_rises_evenly_by_tens() -> None:
 @given(
     st.lists(st.lists(st.floats(0, 1e12), max_size=400), max_size=10),
     st.booleans(),
-    st.none() | st.floats(1e-6, 1e12),
+    st.none() | st.tuples(st.floats(0, 1e12), st.floats(1e-6, 1e12)),
 )
-def test_whatever_was_measured_stays_inside(values: list[list[float]], log: bool, top: float | None) -> None:
+def test_whatever_was_measured_stays_inside(
+    values: list[list[float]], log: bool, ends: tuple[float, float] | None
+) -> None:
     series = [(str(n), [(float(x), y) for x, y in enumerate(line)]) for n, line in enumerate(values)]
-    found = plot("t", series, "x", "y", log=log, top=top)
+    found = plot("t", series, "x", "y", log=log, ends=ends)
     for line in found.lines:
         for x, y in places(line.points):
             assert LEFT - 0.1 <= x <= WIDTH - RIGHT + 0.1
@@ -135,3 +137,21 @@ def test_a_story_gives_step_times_memory_and_the_compile_lock() -> None:
     [lock] = [one for one in found.locks if one.lock == "torch's compile lock"]
     assert (lock.waited.text, lock.held.text) == ("0.05", "0.08")
     assert math.isclose(float(lock.held.length), 100.0)
+
+
+def of_steps(lock: str, *ms: float) -> tuple[dict[str, Any], Any]:
+    """A trial whose drafter made steps of these lengths, and its story."""
+    events, at = [], 0.0
+    for length in ms:
+        events += region("drafter-0", "step", at, at + length)
+        at += length
+    good = Sounder().sound(row(Scenario(lock=lock), 0, workers={"drafter-0": worker(1)}))
+    return good, tell(events, ROLES)
+
+
+def test_step_times_of_all_trials_are_to_one_scale() -> None:
+    """A step of 20 ms is as high in each chart, though one of them has nothing below it and nothing above 0.1 s."""
+    stories = [of_steps("none", 20, 50), of_steps("every_step", 2, 20, 8_000)]
+    few, many = charts_of({}, {}, stories, {}).steps
+    assert [tick.text for tick in few.y_ticks] == [tick.text for tick in many.y_ticks] == ["0.001", "0.01", "0.1", "1", "10"]
+    assert places(few.lines[0].points)[0][1] == places(many.lines[0].points)[1][1]

@@ -22,7 +22,12 @@ const Grid = (() => {
   const drawTable = (title, members) => {
     const rows = [...new Set(members.map((one) => (state.rows ? value(one, state.rows) : 0)))].sort((a, b) => a - b);
     const cols = [...new Set(members.map((one) => (state.cols ? value(one, state.cols) : 0)))].sort((a, b) => a - b);
-    const found = new Map(members.map((one) => [`${state.rows ? value(one, state.rows) : 0}/${state.cols ? value(one, state.cols) : 0}`, one]));
+    const found = new Map();
+    for (const one of members) {
+      const key = `${state.rows ? value(one, state.rows) : 0}/${state.cols ? value(one, state.cols) : 0}`;
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(tiles.get(one.anchor));
+    }
     const name = (axis, index) => values.get(axis)[index];
     const head = state.rows && make("thead", {}, make("tr", {},
       make("th", { class: "corner", scope: "col" }, state.cols && make("span", {}, `${state.cols} →`), `${state.rows} ↓`),
@@ -30,8 +35,9 @@ const Grid = (() => {
     const body = make("tbody", {}, rows.map((row) => make("tr", {},
       state.rows && make("th", { scope: "row" }, name(state.rows, row)),
       cols.map((col) => {
-        const one = found.get(`${row}/${col}`);
-        return one ? make("td", {}, tiles.get(one.anchor)) : make("td", { class: "no-cell" });
+        const here = found.get(`${row}/${col}`);
+        if (!here) return make("td", { class: "no-cell" });
+        return make("td", {}, here.length > 1 ? make("div", { class: "several" }, here) : here);
       }))));
     return scrolling(`Verdicts ${title}`, make("table", { class: "grid" }, title && make("caption", { class: "name" }, title), head, body));
   };
