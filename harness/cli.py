@@ -24,6 +24,7 @@ from harness.commands.explain import explain
 from harness.commands.hazards import hazards
 from harness.commands.list import list_scenarios
 from harness.commands.minimise import minimise
+from harness.commands.parser import Command
 from harness.commands.replay import replay
 from harness.commands.report import report
 from harness.commands.reproduce import reproduce
@@ -53,6 +54,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 3
+LONGEST_NAME = 80  # characters that a message shows of a name that no file can have
 TYPER_INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt that leaves a command; no command of ours exits so
 
 # click's base class of usage errors, which typer names nowhere; from 0.26 on typer brings a click of its own
@@ -68,7 +70,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     # What stands behind the program's name is the program's, with or without `--`.
-    app.command(_name, context_settings={"allow_interspersed_args": False} if _name == "watch" else None)(_command)
+    _settings = {"allow_interspersed_args": False} if _name == "watch" else None
+    app.command(_name, cls=Command, context_settings=_settings)(_command)
 
 
 def _version(asked: bool) -> None:
@@ -115,6 +118,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG and error.filename:
+            _fail(f"{_shortened(os.fsdecode(error.filename))}: no such file, for the name is too long")
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _fail(_full(error))
@@ -139,6 +144,10 @@ def _usage(error: Exception, arguments: list[str]) -> str:
     if message.startswith("No such command '") and "did you mean" not in message:
         message = message.rstrip(".") + nearest(message.split("'")[1], COMMANDS)
     return f"{message.rstrip('.')}; see {command} --help"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}… ({len(name)} characters)"
 
 
 def _full(error: OSError) -> str:

@@ -194,6 +194,9 @@ def _from_trial(folder: Path) -> Source:
     if stacks.exists():
         text = _read(stacks).decode("utf-8", "replace")
         parts.append(Source(parse(text), text))
+    if not result.exists():  # the process ended before it could give its account: what killed it may stand in its output
+        log = _log(folder)
+        parts.append(Source(Dump((), parse(log).exceptions), log))
     return _join(parts, "")
 
 

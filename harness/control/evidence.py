@@ -59,18 +59,20 @@ def pyspy_dump(pid: int, folder: Path) -> None:
             return
 
 
-def why_stuck(pid: int) -> str:
-    """Why a process that its own watchdog tells nothing of does not go on: in words, or what kept us from knowing."""
+def why_stuck(pid: int) -> tuple[str, bool]:
+    """Why a process that its own watchdog tells nothing of does not go on: in words, or what kept us from knowing; and
+    whether its threads wait for one another in a circle.
+    """
     from harness.control.dump import dump_found  # with the catalogue, which only a hang needs
     from harness.control.processes import look
 
     process = look(pid)
     if process is None:
-        return ""
+        return "", False
     found = dump_found(process, native=True, timeout_s=PYSPY_SECONDS, hung=True)
     if found.failed:
-        return f"no stacks from outside: {found.note}"
-    return found.diagnosis.in_words()
+        return f"no stacks from outside: {found.note}", False
+    return found.diagnosis.in_words(), any(finding.kind == "cycle" for finding in found.diagnosis.findings)
 
 
 def _append(folder: Path, text: str) -> None:

@@ -47,6 +47,7 @@ class _Running:
     started_s: float | None = None
     kill_at: float | None = None
     why: str = ""  # it hangs, as seen from outside
+    cycle: bool = False  # likewise: in a circle of waits
     seen_alive: float = field(default_factory=time.monotonic)
     alive_mark: int = 0
     killed_before: int | None = None  # by the kernel, for lack of memory
@@ -201,7 +202,7 @@ class LocalExecutor:
         if running.pid is not None:
             if not told:
                 wait_for_stacks(running.pid, running.request.folder)
-                running.why = why_stuck(running.pid)
+                running.why, running.cycle = why_stuck(running.pid)
             if running.request.extra.get("native_stacks", True):
                 pyspy_dump(running.pid, running.request.folder)
         self._kill(running)
@@ -225,8 +226,9 @@ class LocalExecutor:
         for name in ("heartbeat", "ready"):
             (request.folder / name).unlink(missing_ok=True)
         wall = time.monotonic() - running.began
+        for_memory = _more(running.killed_before)
         row = trial_row(
-            request, Ending(status, running.how, wall, start, text or running.why, _more(running.killed_before))
+            request, Ending(status, running.how, wall, start, text or running.why, for_memory, running.cycle)
         )
         if load := self._gpus.end(request.trial_id):
             row["gpu_load"] = load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 LATEST_TRIALS = Path("reports") / "latest" / "trials"
@@ -11,10 +12,10 @@ HINT = "give reports/RUN/trials/ID, or the ID of a trial of reports/latest"
 
 def find_trial(path: Path) -> Path:
     """The path itself where it exists; for a bare id the trial of the newest run, if that has one of this name."""
-    if path.exists() or path.name in ("", "..") or path.parent != Path("."):
+    if os.path.exists(path) or path.name in ("", "..") or path.parent != Path("."):
         return path
     newest = LATEST_TRIALS / path.name
-    return newest if newest.is_dir() else path
+    return newest if os.path.isdir(newest) else path  # of os.path: false, too, of a name that no file can have
 
 
 def only_trial(run: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,24 @@ def find_matrix(name: str | None) -> Path:
 
     Raises MatrixError when there is none; the message says which bare names there are.
     """
-    asked = name or DEFAULT
+    asked = DEFAULT if name is None else name
+    if not asked:
+        raise MatrixError(f"the name of a matrix is empty; give a file, or one of: {', '.join(known())}")
     path = Path(asked)
-    if path.is_file():
+    if os.path.isfile(path):  # of os.path: the longest scenario is no error there, but no file
         return path
-    if path.is_dir():
+    if os.path.isdir(path):
         raise MatrixError(f"{path} is a folder; give a matrix file inside it, or a name: {', '.join(known())}")
     bare = path.parent == Path(".") and path.suffix in ("", ".toml")
     if bare:
         for folder in search_folders():
             candidate = folder / f"{path.stem if path.suffix else path.name}.toml"
-            if candidate.is_file():
+            if os.path.isfile(candidate):
                 return candidate
-    if path.exists():
+    if os.path.exists(path):
         return path  # a pipe, such as <(generate)
     raise MatrixError(
-        f'no matrix file "{asked}"{nearest(asked, known()) if bare else ""}; '
+        f'no matrix file "{_short(asked, 120)}"{nearest(asked, known()) if bare else ""}; '
         f"give a file, or one of: {', '.join(known()) or 'none found'}"
     )
 
@@ -72,21 +75,24 @@ def _differences(before: Any, after: Any, at: str) -> list[str]:
         for key in dict.fromkeys([*before, *after]):
             where = f"{at}.{key}" if at else key
             if key not in after:
-                found.append(f"{where} = {_short(before[key])} is gone")
+                found.append(f"{where} = {_value(before[key])} is gone")
             elif key not in before:
-                found.append(f"{where} = {_short(after[key])} is new")
+                found.append(f"{where} = {_value(after[key])} is new")
             else:
                 found += _differences(before[key], after[key], where)
         return found
     if isinstance(before, list) and isinstance(after, list) and before != after:
-        gone = [_short(value) for value in before if value not in after]
-        new = [_short(value) for value in after if value not in before]
+        gone = [_value(value) for value in before if value not in after]
+        new = [_value(value) for value in after if value not in before]
         parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
         return [f"{at} {' and '.join(parts) if parts else 'has another order'}"]
     # 1 and true and 1.0 are equal to Python and not to TOML
-    return [] if before == after and type(before) is type(after) else [f"{at} was {_short(before)}, is {_short(after)}"]
+    return [] if before == after and type(before) is type(after) else [f"{at} was {_value(before)}, is {_value(after)}"]
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _value(value: Any) -> str:
+    return _short(repr(value), 60)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.eventfile import LINES_NAME, RAW_NAME, merge
+from harness.core.eventfile import LINES_NAME, RAW_NAME, merge, read_raw
 from harness.core.events import read_events
 from harness.core.lockspec import parse_lock
 from harness.core.ordermark import kept
@@ -21,13 +22,15 @@ from .request import Row, TrialRequest
 ROW_SCHEMA = 1
 LAST_OF_THREAD = 5
 MOST_LAST_EVENTS = 200
+_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Ending:
     """How a subject's process ended. `how`: exited, killed (by the harness, on an interrupt), timeout, hang.
 
-    `for_memory`: the kernel killed processes for lack of memory meanwhile; None: it does not say.
+    `for_memory`: the kernel killed processes for lack of memory meanwhile; None: it does not say. `cycle`: of a hang, its
+    threads wait for one another in a circle.
     """
 
     status: int | None  # wait status, None when it never started
@@ -36,6 +39,7 @@ class Ending:
     start_s: float | None
     text: str = ""  # why it never started, or, of a hang, why it does not go on
     for_memory: bool | None = None
+    cycle: bool = False
 
 
 def skipped_row(request: TrialRequest, reason: str) -> Row:
@@ -53,7 +57,7 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
         row.update({key: result[key] for key in result if key in row or key in _EXTRA})
     elif (told := kept(request.folder)) is not None:
         row["schedule"] = told  # the plan's order came about, and then the process went
-    labels, reason = _labels(request.folder, result, ending)
+    labels, reason = _labels(request, result, ending)
     if idle := _idle_lock(request, row):
         if labels == ["ok"]:
             labels, reason = ["skipped"], idle
@@ -140,8 +144,11 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tuple[list[str], str]:
-    """Outcome labels and a reason. The subject's own word counts first; a death it could not report is added."""
+def _labels(request: TrialRequest, result: dict[str, Any] | None, ending: Ending) -> tuple[list[str], str]:
+    """Outcome labels and a reason. The subject's own word counts first; a death it could not report is added.
+
+    Who dies or stands still before any worker could begin says nothing of what the trial is about.
+    """
     if ending.how == "killed":
         return ["interrupted"], "the run was interrupted"
     if ending.status is None:
@@ -150,21 +157,37 @@ def _labels(folder: Path, result: dict[str, Any] | None, ending: Ending) -> tupl
         labels = list(result["outcomes"])
         return labels, str(result.get("reason", ""))
     exit_ = _exit(ending)
-    why = f"; {ending.text}" if ending.text else ""
-    if ending.how == "timeout":
-        return ["hang"], f"no end within the time limit ({ending.wall_s:.0f} s)" + why
-    if ending.how == "hang":
-        return ["hang"], "no sign of life, not even from the watchdog" + why
+    before = "before the workload began" if ending.start_s is None else _before_the_workers(request.folder)
+    if ending.how in ("timeout", "hang"):
+        what = "no sign of life, not even from the watchdog"
+        if ending.how == "timeout":
+            what = f"no end within the time limit ({request.timeout_s:g} s)"
+        parts = [f"{what}, {before}" if before else what, ending.text, _tail(request.folder) if before else ""]
+        label = "setup_error" if before else "deadlock" if ending.cycle else "hang"
+        return [label], "; ".join(part for part in parts if part)
     what = f"the process ended by {exit_['signal']}" if exit_["signal"] else f"the process ended with {exit_['status']}"
     if exit_["signal"] == "SIGKILL":
         if ending.for_memory:
             return ["out_of_memory"], "the kernel killed the process for lack of host memory"
         what += ", not sent by the harness"
         what += " (the system's out-of-memory killer sends it)" if ending.for_memory is None else ""
-    if ending.start_s is None and not exit_["signal"]:
-        tail = _tail(folder / "stdout.txt")
-        return ["setup_error"], f"{what} before the workload began" + (f": {tail}" if tail else "")
-    return ["crash"], what
+    parts = [f"{what} {before}" if before else what, "" if exit_["signal"] and not before else _tail(request.folder)]
+    return ["setup_error" if before else "crash"], "; ".join(part for part in parts if part)
+
+
+def _before_the_workers(folder: Path) -> str:
+    """At which stage a trial ended that never came to its workers; "" where it did, or its events do not tell."""
+    begun = ready = False
+    for event in _events(folder):
+        ready = ready or event.get("k") == "subject.ready"
+        begun = begun or event.get("k") in ("subject.begin", "worker.start")
+    return "during the set-up" if ready and not begun else ""
+
+
+def _events(folder: Path) -> Iterable[dict[str, Any]]:
+    if (folder / LINES_NAME).exists():
+        return read_events(folder / LINES_NAME)
+    return read_raw(folder / RAW_NAME)[0] if (folder / RAW_NAME).exists() else ()
 
 
 def _idle_lock(request: TrialRequest, row: Row) -> str:
@@ -187,12 +210,15 @@ def _idle_lock(request: TrialRequest, row: Row) -> str:
 _CONSTRAINED = ("directed", "replay")
 
 
-def _tail(path: Path) -> str:
+def _tail(folder: Path) -> str:
+    """The last line of what it printed: of a traceback, the exception. "" where it printed nothing."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        with open(folder / "stdout.txt", "rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", "replace").strip().splitlines()
     except FileNotFoundError:
         return ""
-    return lines[-1][:300] if lines else ""
+    return f"its output ends: {lines[-1][-300:]}" if lines else ""
 
 
 def last_events(folder: Path) -> list[dict[str, Any]]:

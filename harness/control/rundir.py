@@ -48,7 +48,7 @@ def default_folder(matrix_name: str, reports: Path = Path("reports")) -> Path:
 
 def is_run_folder(path: Path) -> bool:
     """Whether a run was begun here."""
-    return any((path / name).exists() for name in _RUN_FILES)
+    return any(os.path.exists(path / name) for name in _RUN_FILES)  # false, too, of a name that no folder can have
 
 
 class RunFolder:

@@ -20,6 +20,7 @@ KINDS: tuple[str, ...] = (
     "process.alive",
     "subject.start",
     "subject.ready",
+    "subject.begin",
     "subject.end",
     "worker.start",
     "worker.end",

@@ -57,12 +57,13 @@ def read_expectation(table: Table, at: str) -> Expectation:
             ``may`` and ``only``.
     """
     check_keys(table, _KEYS, at)
+    condition, versions = string_at(table, "where", at), string_at(table, "torch", at, "")
     try:
-        where = parse_where(string_at(table, "where", at))
+        where = parse_where(condition)
     except UserError as error:
         raise MatrixError(f'{at} key "where": {error}') from None
     try:
-        torch = parse_specifier(string_at(table, "torch", at, ""))
+        torch = parse_specifier(versions)
     except UserError as error:
         raise MatrixError(f'{at} key "torch": {error}') from None
     lists = {verb: _labels(table, verb, at) for verb in _VERBS}

@@ -53,7 +53,8 @@ def _object(keys: Mapping[str, Is]) -> Is:
 _TRACER = _object({"worker": is_text, "thread": is_text, "stack": is_text})
 _ERROR = _object(
     {
-        **dict.fromkeys(("label", "type", "message", "fingerprint", "worker", "thread", "region", "traceback"), is_text),
+        **dict.fromkeys(("label", "type", "message", "fingerprint", "traceback"), is_text),
+        **dict.fromkeys(("worker", "thread", "region", "stage"), is_text),
         "step": is_whole,
         "at_s": is_number,
         "tracers": _list_of(_TRACER),

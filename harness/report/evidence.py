@@ -201,6 +201,8 @@ def _most(groups: Sequence[Occasion]) -> list[Occasion]:
 def who_of(error: Mapping[str, Any]) -> str:
     """`drafter-1`, with its thread where that is called otherwise."""
     worker, thread = (one_line(str(error.get(key) or "?"), 100) for key in ("worker", "thread"))
+    if worker == "?":
+        return f"thread {thread}"
     return worker if worker == thread else f"{worker} (thread {thread})"
 
 

@@ -113,14 +113,14 @@ def _readable(stack: str) -> list[str]:
 
 def _error(group: ErrorGroup, whole: bool) -> list[str]:
     witness = group.witness
-    worker = str(witness.get("worker") or "?")
+    failed = str(witness.get("worker") or witness.get("thread") or "?")
     lines = [
         f"{group.label} in {wording.plural(group.trials, 'trial')}: {group.type}: {_one_line(group.message)}",
         f"  fingerprint {group.fingerprint}",
-        f"  {_who(witness)}, step {witness.get('step', '?')}",
+        f"  {wording.whereabouts(witness)}" + ("" if witness.get("stage") else f", step {witness.get('step', '?')}"),
     ]
-    lines += [f"  while {_who(tracer, 'was tracing in')}" for tracer in group.collision]
-    stacks = [(f"innermost stack of {worker}, which failed", str(witness.get("traceback") or ""))]
+    lines += [f"  while {wording.whereabouts(tracer, 'was tracing')}" for tracer in group.collision]
+    stacks = [(f"innermost stack of {failed}, which failed", str(witness.get("traceback") or ""))]
     for tracer in group.collision:
         who = tracer.get("worker") or tracer.get("thread") or "?"
         stacks.append((f"innermost stack of {who}, which was tracing", str(tracer.get("stack") or "")))
@@ -151,10 +151,6 @@ def _why(label: str, row: Row) -> str:
     if label == "dense" and row.get("dense_calls"):
         return f"{wording.plural(int(row['dense_calls']), 'attention call')} ran dense"
     return "no reason given"
-
-
-def _who(part: Mapping[str, Any], doing: str = "in") -> str:
-    return f"{part.get('worker') or '?'} (thread {part.get('thread') or '?'}) {doing} {part.get('region') or '?'}"
 
 
 def _one_line(text: str) -> str:

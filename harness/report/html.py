@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.errors import RunFolderError
+from harness.report.files import write_whole
 from harness.report.page import Page, build_page
 from harness.report.rundata import read_run
 from harness.report.text import visible
@@ -43,20 +42,8 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
 
 
 def write_page(page: Page | TrialPage | WatchPage, path: Path) -> Path:
-    """Write a page, as a whole or not at all. Raises RunFolderError: the file cannot be written."""
-    if path.is_dir():
-        raise RunFolderError(f"{path} is a folder; name a file with --out, for example {path / NAME}")
-    text = render(page)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            fresh.write_text(text, encoding="utf-8")
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunFolderError(f"cannot write {path}: {error.strerror}; choose another file with --out") from error
-    return path
+    """Write a page (`write_whole`) and return where it is. Raises RunFolderError: the file cannot be written."""
+    return write_whole(render(page), path, example=NAME)
 
 
 def render(page: Page | TrialPage | WatchPage) -> str:

@@ -141,13 +141,9 @@ def _error(view: RunView, group: ErrorGroup) -> list[RenderableType]:
     head.append(f"{group.type}: {_one_line(group.message, 200)}", style="not bold default")
     lines: list[RenderableType] = [indented(head)]
     witness = group.witness
-    who = f"{witness.get('worker') or '?'} (thread {witness.get('thread') or '?'}) in {witness.get('region') or '?'}"
+    who = wording.whereabouts(witness)
     if group.collision:
-        others = " and ".join(
-            f"{tracer.get('worker') or '?'} (thread {tracer.get('thread') or '?'})"
-            f" was tracing in {tracer.get('region') or '?'}"
-            for tracer in group.collision
-        )
+        others = " and ".join(wording.whereabouts(tracer, "was tracing") for tracer in group.collision)
         who += f", while {others}"
     lines.append(indented(Text(who), 2 * INDENT))
     if view.verbose and witness.get("traceback"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.analysis.intervals import failure_rate_interval, failure_rate_lower, failure_rate_upper
 from harness.analysis.summary import ScenarioSummary
@@ -74,6 +76,16 @@ def duration(seconds: float) -> str:
         return f"{max(1, math.ceil(seconds))} s"
     minutes = math.ceil(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def whereabouts(part: Mapping[str, Any], doing: str = "") -> str:
+    """`drafter-1 (thread t) in mask` of an error or of a tracer, `thread MainThread in the set-up`; `doing` stands before
+    the place.
+    """
+    worker, thread, region, stage = (str(part.get(key) or "") for key in ("worker", "thread", "region", "stage"))
+    who = f"{worker} (thread {thread or '?'})" if worker else f"thread {thread or '?'}"
+    where = f"in {region}" if region else f"in the {stage}" if stage else "outside of any region"
+    return " ".join(word for word in (who, doing, where) if word)
 
 
 def plural(count: int, noun: str) -> str:

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,12 @@ from .identity import Threads
 from .points import Points
 from .prctl import ANYBODY, die_with_parent, let_read
 from .probes import Probes
-from .record import Trial
+from .record import ErrorRecord, Trial
 from .schedules import make_schedule
 from .schedules.base import Setting
 from .standing import DEADLOCK_S
 from .watchdog import Watchdog
+from .workers import checked_workers
 from .workloads import load
 
 _NO_LOCKS = ("thread_local_fx", "process")
@@ -68,6 +68,7 @@ class _Run:
         self.context = TrialContext({}, UNSTARTED, self.log, self.threads, self.trial, self.points)
         self.facts: dict[str, Any] = {}
         self.stuck = ("", "")
+        self.ran = False  # all workers, to their ends
         self._written = threading.Lock()  # held by whoever writes the result: the main thread or the watchdog
 
     def run(self) -> int:
@@ -76,26 +77,20 @@ class _Run:
         try:
             workload = self._set_up()
             workers = self._workers(workload)
+            strategy = self._strategy(workers)
         except UserError as error:
             return self._finish_unstarted("setup_error", str(error))
         except CannotRunHere as reason:
             return self._finish_unstarted("skipped", str(reason))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is the outcome, traceback and all
-            label = self.trial.error(error, self.threads.current(), "", self.log.now_ns()).label
+        except BaseException as error:  # noqa: BLE001  # sys.exit too: it is the outcome, traceback and all
+            label = self._failed(error, "set-up").label
             label = label if label == out_of_memory.LABEL else "setup_error"
-            return self._finish_unstarted(label, "".join(traceback.format_exception_only(error)).strip())
+            told = "" if isinstance(error, Exception) else ", raised during the set-up"
+            return self._finish_unstarted(label, "".join(traceback.format_exception_only(error)).strip() + told)
         self.probes.place({worker.name: worker.device for worker in workers})
-        # Barriers and gates are for those who take steps through regions; a target has none.
-        names = [w.name for w in workers if w.role == "drafter"] or [w.name for w in workers]
-        strategy = locks.make_strategy(
-            "none" if self.scenario.lock in _NO_LOCKS else self.scenario.lock,
-            workers=names,
-            owner=self.scenario.lock_owner,
-            observer=self._lock_event,
-            warn=False,  # the row of the trial says it (harness.control.rows)
-        )
         self.context.strategy = strategy
         self.probes.use(strategy)
+        self.log.emit("subject.begin")  # who dies from here on died of what it did (harness.control.rows)
         watchdog = Watchdog(
             self.folder,
             self.log,
@@ -113,6 +108,7 @@ class _Run:
         elif self._warm_up(workload):
             self._run_workers(workload, workers, strategy)
             self._check(workload)
+            self.ran = True
         watchdog.stop()
         return self._finish()
 
@@ -142,15 +138,21 @@ class _Run:
         return workload
 
     def _workers(self, workload: Workload) -> list[Worker]:
-        """Those of the workload, with a tally each. Raises TypeError: it gave something else."""
-        found: object = workload.workers()  # another's code: it may return anything
-        workers: list[Worker] = []
-        for worker in found if isinstance(found, Iterable) else [found]:
-            if not isinstance(worker, Worker):
-                raise TypeError(f'workers() of workload "{self.scenario.workload}" gave {worker!r:.200}, which is no Worker')
+        """Those of the workload, with a tally each. Raises TypeError: they cannot be used."""
+        workers = checked_workers(workload, self.scenario.workload)
+        for worker in workers:
             self.trial.tally(worker.name, worker.role)
-            workers.append(worker)
         return workers
+
+    def _strategy(self, workers: list[Worker]) -> locks.Strategy:
+        """What the axis `lock` says, for those who take steps through regions: a target has none. Raises ValueError."""
+        return locks.make_strategy(
+            "none" if self.scenario.lock in _NO_LOCKS else self.scenario.lock,
+            workers=[w.name for w in workers if w.role == "drafter"] or [w.name for w in workers],
+            owner=self.scenario.lock_owner,
+            observer=self._lock_event,
+            warn=False,  # the row of the trial says it (harness.control.rows)
+        )
 
     def _workload(self) -> Workload:
         """As the axis says; the DFlash pipeline under `lock = "process"` comes in two halves (`split`)."""
@@ -177,8 +179,8 @@ class _Run:
             return True
         try:
             workload.warm_up(self.scenario.warmup)
-        except Exception as error:  # noqa: BLE001  # recorded with its traceback; the trial ends
-            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
+        except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the trial ends
+            self._failed(error, "warm-up")
             return False
         return True
 
@@ -187,8 +189,8 @@ class _Run:
         assert isinstance(workload, HasReference)
         try:
             workload.reference(self.scenario)
-        except Exception as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
-            self.trial.error(error, self.threads.current(), "", self.log.now_ns())
+        except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
+            self._failed(error, "reference")
 
     def _run_workers(self, workload: Workload, workers: list[Worker], strategy: locks.Strategy) -> None:
         threads = [
@@ -209,19 +211,34 @@ class _Run:
         try:
             torch_setup.apply_to_worker(self.scenario)
             worker.run()
-        except Exception as error:  # noqa: BLE001  # the worker's end is an outcome, with its whole traceback
+        except BaseException as error:  # noqa: BLE001  # sys.exit too: it is an outcome, with its traceback
             self.trial.error(error, thread, worker.name, self.log.now_ns())
-            workload.stop()  # it did not end by the workload's own rules: nobody may wait for it
+            self._stop(workload, worker)  # it did not end by the workload's own rules: nobody may wait for it
         finally:
             self.trial.tally(worker.name).ended_ns = self.log.emit("worker.end")
             strategy.worker_done(worker.name)
             self.points.ended(thread)
 
-    def _check(self, workload: Workload) -> None:
-        for problem in workload.check() if isinstance(workload, Checks) else ():
+    def _stop(self, workload: Workload, worker: Worker) -> None:
+        try:
+            workload.stop()
+        except BaseException as error:  # noqa: BLE001  # it comes beside what ended the worker, and must not hide it
+            traceback.print_exc()  # into the trial's output
+            told = "".join(traceback.format_exception_only(error)).strip()
+            problem = f"stop() of the workload, called since {worker.name} had ended early, raised {told}"
             self.trial.problems.append((self.log.now_ns(), "error", problem))
+
+    def _check(self, workload: Workload) -> None:
+        try:
+            for problem in workload.check() if isinstance(workload, Checks) else ():
+                self.trial.problems.append((self.log.now_ns(), "error", problem))
+        except BaseException as error:  # noqa: BLE001  # recorded with its traceback, beside what the workers did
+            self._failed(error, "check")
         for label, problem in self.probes.after():
             self.trial.problems.append((self.log.now_ns(), label, problem))
+
+    def _failed(self, error: BaseException, stage: str) -> ErrorRecord:
+        return self.trial.error(error, self.threads.current(), "", self.log.now_ns(), stage)
 
     def _lock_event(self, event: str, lock: str, worker: str) -> None:
         self.probes.lock_event(event, lock, worker)
@@ -259,6 +276,7 @@ class _Run:
             self.trial,
             self.scenario,
             stuck=self.stuck,
+            ran=self.ran,
             probes=self.probes.status,
             extra={
                 "locks": self.probes.locks(),

@@ -81,6 +81,7 @@ class ErrorRecord:
     traceback: str
     tracers: list[dict[str, str]] = field(default_factory=list)
     consequence: bool = False
+    stage: str = ""  # "set-up", "warm-up", "reference", "check": of the trial, where it came outside of the workers
 
     def as_json(self) -> dict[str, Any]:
         """As in a row of `results.jsonl`."""
@@ -114,8 +115,8 @@ class Trial:
             found.role = role  # a workload may report facts of a worker before it declares it
         return found
 
-    def error(self, exc: BaseException, thread: Thread, worker: str, at_ns: int) -> ErrorRecord:
-        """Record an exception that left a step, a warm-up or a worker; the same object is recorded once."""
+    def error(self, exc: BaseException, thread: Thread, worker: str, at_ns: int, stage: str = "") -> ErrorRecord:
+        """Record an exception that left a step, a stage of the trial or a worker."""
         fault = classify(exc)
         record = ErrorRecord(
             **vars(fault),
@@ -127,6 +128,7 @@ class Trial:
             traceback="".join(traceback.format_exception(exc)),
             tracers=_tracers_of(fault, exc),
             consequence=bool(getattr(exc, "consequence", False)),  # e.g. a barrier that was aborted for another's sake
+            stage=stage,
         )
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(record)

@@ -16,9 +16,16 @@ from . import out_of_memory
 from .consequences import mark_consequences
 from .record import Trial
 
+NO_STEP = "no worker took a step: a workload tells of each with ctx.step(…), or with ctx.step_failed(…)"
 
-def outcomes(trial: Trial, scenario: Scenario, stuck: str, torch_version: str = "") -> tuple[list[str], str]:
-    """The labels, earliest cause first and consequences left out, and the reason for those that are no exception."""
+
+def outcomes(
+    trial: Trial, scenario: Scenario, stuck: str, torch_version: str = "", ran: bool = False
+) -> tuple[list[str], str]:
+    """The labels, earliest cause first and consequences left out, and the reason for those that are no exception.
+
+    `ran`: all workers have ended. Where nothing went wrong then, and no step was taken, nothing was learnt.
+    """
     mark_consequences(trial, torch_version)
     found: list[tuple[int, str]] = [(e.at_ns, e.label) for e in trial.errors if not e.consequence]
     found += [(at, label) for at, label, _ in trial.problems]
@@ -32,6 +39,8 @@ def outcomes(trial: Trial, scenario: Scenario, stuck: str, torch_version: str = 
     if stuck:
         labels.append(stuck)
     reason = "; ".join(text for _, _, text in trial.problems[:5])
+    if ran and not labels and not any(t.steps_ok or t.steps_failed for t in trial.workers.values()):
+        return ["setup_error"], NO_STEP
     return labels or ["ok"], reason
 
 
@@ -43,10 +52,11 @@ def build(
     probes: Mapping[str, str],
     extra: Mapping[str, Any],
     torch_version: str,
+    ran: bool = False,
 ) -> dict[str, Any]:
-    """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts; `extra`: keys beside, among
-    them `memory`, the peaks by device."""
-    labels, reason = outcomes(trial, scenario, stuck[0], torch_version)
+    """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts; `ran`: all workers have
+    ended; `extra`: keys beside, among them `memory`, the peaks by device."""
+    labels, reason = outcomes(trial, scenario, stuck[0], torch_version, ran)
     reason = stuck[1] or reason
     if out_of_memory.LABEL in labels:
         peak = out_of_memory.reason(extra.get("memory", {}))

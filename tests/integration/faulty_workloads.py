@@ -65,6 +65,127 @@ class FailsInWorkers(_OneWorker):
         raise ValueError("planted: no workers today")
 
 
+class EmptyWorkers(_OneWorker):
+    def workers(self) -> list[Worker]:
+        return []
+
+
+class SameName(_OneWorker):
+    def workers(self) -> list[Worker]:
+        return [Worker("twin", "drafter", "cpu", self.run) for _ in range(2)]
+
+
+class NoName(_OneWorker):
+    def workers(self) -> list[Worker]:
+        return [Worker("", "drafter", "cpu", self.run)]
+
+
+class TakesNoStep(_OneWorker):
+    def run(self) -> None:
+        with self.ctx.region("step", "drafter-0"):
+            pass
+
+
+class LeavesInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        sys.exit(0)
+
+
+class InterruptsInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        raise KeyboardInterrupt
+
+
+class ExitsInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        print("planted: cannot go on", flush=True)
+        os._exit(0)
+
+
+class SegfaultInSetup(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        ctypes.string_at(0)
+
+
+class NeverSetUp(_OneWorker):
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        print("planted: waiting for a port", flush=True)
+        threading.Event().wait()
+
+
+class ExitsWithWords(_OneWorker):
+    def run(self) -> None:
+        print("planted: the last words", flush=True)
+        os._exit(7)
+
+
+class _Leaves(_OneWorker):
+    """One worker leaves in its step as `leave` says; the other waits for it until `stop` is called."""
+
+    leave: type[BaseException] = SystemExit
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        self.stopped = threading.Event()
+
+    def workers(self) -> list[Worker]:
+        return [*super().workers(), Worker("drafter-1", "drafter", "cpu", self.wait)]
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def run(self) -> None:
+        with self.ctx.region("step", "drafter-0"):
+            raise self.leave
+
+    def wait(self) -> None:
+        if self.stopped.wait(60):
+            self.ctx.step("drafter-1", tokens=1, loss=1.0)
+
+
+class LeavesTheWorker(_Leaves):
+    pass
+
+
+class InterruptsTheWorker(_Leaves):
+    leave = KeyboardInterrupt
+
+
+class StopRaises(_Leaves):
+    leave = ValueError
+
+    def stop(self) -> None:
+        super().stop()
+        raise RuntimeError("planted: cannot stop")
+
+
+class CheckLeaves(_OneWorker):
+    def run(self) -> None:
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+
+    def check(self) -> list[str]:
+        sys.exit("planted: from the check")
+
+
+class OwnLockCycle(_OneWorker):
+    """Two threads, each with a lock that the other wants, of which the harness is not told."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        self.locks = threading.Lock(), threading.Lock()
+        self.both = threading.Barrier(2)
+
+    def workers(self) -> list[Worker]:
+        return [Worker(f"drafter-{i}", "drafter", "cpu", lambda i=i: self.cross(i)) for i in range(2)]  # type: ignore[misc]
+
+    def cross(self, number: int) -> None:
+        first, second = self.locks[number], self.locks[1 - number]
+        with first:
+            self.both.wait(60)
+            with second:
+                pass
+
+
 class FailsToImport:
     def __init__(self) -> None:
         import a_module_that_is_not_there  # noqa: F401

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.control.evidence import pyspy
 from harness.control.executors import LocalExecutor
 from harness.control.request import TrialRequest
 from harness.core.scenario import Scenario
@@ -141,6 +142,66 @@ def test_a_workload_without_workers_is_no_fault_of_the_subject(executor: LocalEx
         assert "workers" in rows[name]["errors"][0]["traceback"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("EmptyWorkers", "gave no Worker; it has to give one at least"),
+        ("SameName", "gave two Workers of the name 'twin'"),
+        ("NoName", "whose name is ''"),
+        ("TakesNoStep", "no worker took a step: a workload tells of each with ctx.step("),
+        ("LeavesInSetup", "SystemExit: 0, raised during the set-up"),
+        ("InterruptsInSetup", "KeyboardInterrupt, raised during the set-up"),
+        ("ExitsInSetup", "the process ended with 0 during the set-up; its output ends: planted: cannot go on"),
+        ("SegfaultInSetup", "the process ended by SIGSEGV during the set-up"),
+    ],
+)
+def test_a_trial_in_which_nothing_ran_shows_nothing(
+    executor: LocalExecutor, tmp_path: Path, name: str, text: str
+) -> None:
+    row = run(executor, request_for(tmp_path, name))[name]
+    assert row["outcomes"] == ["setup_error"]
+    assert text in row["reason"]
+
+
+def test_a_setup_that_never_ends_is_no_hang_of_the_subject(executor: LocalExecutor, tmp_path: Path) -> None:
+    row = run(executor, request_for(tmp_path, "NeverSetUp", timeout_s=2.0))["NeverSetUp"]
+    assert row["outcomes"] == ["setup_error"]
+    assert row["reason"].startswith("no end within the time limit (2 s), during the set-up; ")
+    assert "its output ends: planted: waiting for a port" in row["reason"]
+
+
+def test_an_exit_says_the_last_line_of_the_output(executor: LocalExecutor, tmp_path: Path) -> None:
+    row = run(executor, request_for(tmp_path, "ExitsWithWords"))["ExitsWithWords"]
+    assert row["outcomes"] == ["crash"]
+    assert row["reason"] == "the process ended with 7; its output ends: planted: the last words"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("LeavesTheWorker", "SystemExit"), ("InterruptsTheWorker", "KeyboardInterrupt")])
+def test_a_worker_that_leaves_is_an_error_and_the_others_are_stopped(
+    executor: LocalExecutor, tmp_path: Path, name: str, kind: str
+) -> None:
+    row = run(executor, request_for(tmp_path, name))[name]
+    assert row["outcomes"] == ["error"]
+    (error,) = row["errors"]
+    assert (error["type"], error["worker"], error["region"]) == (kind, "drafter-0", "step")
+    assert row["workers"]["drafter-1"]["steps_ok"] == 1, "stop() was called"
+
+
+def test_a_stop_that_raises_is_a_problem_beside_the_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    row = run(executor, request_for(tmp_path, "StopRaises"))["StopRaises"]
+    assert row["outcomes"] == ["error"]
+    assert [error["type"] for error in row["errors"]] == ["ValueError"]
+    told = "stop() of the workload, called since drafter-0 had ended early, raised RuntimeError: planted: cannot stop"
+    assert row["problems"] == [{"label": "error", "text": told}]
+    assert "Traceback" in (tmp_path / "StopRaises" / "stdout.txt").read_text()
+
+
+def test_a_check_that_leaves_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
+    row = run(executor, request_for(tmp_path, "CheckLeaves"))["CheckLeaves"]
+    assert row["outcomes"] == ["error"]
+    assert (row["errors"][0]["type"], row["errors"][0]["message"]) == ("SystemExit", "planted: from the check")
+
+
 @pytest.mark.parametrize("name", ["OutOfMemory", "OutOfHostMemory", "OutOfMemoryInSetup"])
 def test_out_of_memory_is_no_failure_and_says_its_peak(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
     row = run(executor, request_for(tmp_path, name))[name]
@@ -205,8 +266,16 @@ def test_the_time_limit_ends_a_trial(executor: LocalExecutor, tmp_path: Path) ->
     row = run(executor, request_for(tmp_path, "Hangs", timeout_s=2.0))["Hangs"]
     assert row["outcomes"] == ["hang"]
     assert row["exit"]["how"] == "timeout"
-    assert "time limit" in row["reason"]
+    assert row["reason"].startswith("no end within the time limit (2 s)"), "the limit, not how long it took"
     assert "faulty_workloads.py" in (tmp_path / "Hangs" / "stacks.txt").read_text()
+
+
+@pytest.mark.skipif(pyspy() is None, reason="py-spy reads the stacks from outside")
+def test_a_cycle_of_locks_is_a_deadlock_also_at_the_time_limit(executor: LocalExecutor, tmp_path: Path) -> None:
+    row = run(executor, request_for(tmp_path, "OwnLockCycle", timeout_s=3.0, hang_timeout_s=60.0))["OwnLockCycle"]
+    assert row["outcomes"] == ["deadlock"], row["reason"]
+    assert row["exit"]["how"] == "timeout"
+    assert row["reason"].startswith("no end within the time limit (3 s); ")
 
 
 def test_a_deadlock_names_its_cycle(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -12,9 +12,13 @@ import pytest
 from fake_runs import MATRIX
 
 from harness import cli
+from harness.control.matrices import find_matrix
+from harness.core.errors import MatrixError
 from harness.core.lockspec import NAMES
 
 ROOT = Path(cli.__file__).parents[1]
+LONG = "x" * 400
+"""No file can have this name."""
 HEAVY = ("torch", "pandas", "scipy", "plotly", "numpy", "rich", "jinja2")
 
 
@@ -108,6 +112,26 @@ def test_bare_harness_shows_help() -> None:
         (["run", "--resume", "--out", "."], [". holds no run to resume", "leave out --resume"]),
         (["list", "--only", "nothing"], ["--only"]),
         (["doctor", "--python", "no-such-python"], ["--python no-such-python"]),
+        (["run", ""], ["MATRIX", "it is empty; see harness run --help"]),
+        (["list", ""], ["MATRIX", "it is empty; see harness list --help"]),
+        (["run", "--out", ""], ["'--out': it is empty; see harness run --help"]),
+        (["run", "--out="], ["'--out': it is empty"]),
+        (["report", "--csv", ""], ["'--csv': it is empty"]),
+        (["bisect", "locks", ""], ["it is empty; see harness bisect --help"]),
+        (["run", "--timeout", "inf"], ["--timeout inf: a time must be finite"]),
+        (["run", "--timeout", "nan"], ["'--timeout'"]),
+        (["bisect", "locks", "lock=none", "--max-minutes", "nan"], ["--max-minutes nan: a time must be finite"]),
+        (["reproduce", "fx-flag-collision", "--timeout", "inf"], ["--timeout inf: a time must be finite"]),
+        (["list", LONG], ['no matrix file "xxx', "quick"]),
+        (["run", LONG], ['no matrix file "xxx', "quick"]),
+        (["run", "--out", LONG], ["cannot write to run folder xxx", "File name too long", "--out"]),
+        (["report", LONG], ["xxx", "File name too long"]),
+        (["trace", LONG], ["xxx… (400 characters): no such file, for the name is too long"]),
+        (["explain", LONG], ["xxx", "too long"]),
+        (["compare", LONG, LONG], ["xxx", "File name too long"]),
+        (["bisect", "locks", LONG], ['no matrix file "xxx']),
+        (["bisect", "locks", f"lock=none,nothing={LONG}"], ["nothing"]),
+        (["upstream", LONG], ["xxx", "too long"]),
     ],
 )
 def test_bad_input_is_one_clear_line(fails: Callable[..., str], arguments: list[str], words: list[str]) -> None:
@@ -154,6 +178,20 @@ def test_paths_that_are_there_and_other_workloads_pass(tmp_path: Path) -> None:
     own = 'schema = 1\n[axes]\nworkload = ["my:Own"]\n[pipeline]\ndata = "elsewhere"\n'
     (tmp_path / "m.toml").write_text(own)
     assert harness("list", "m.toml", cwd=tmp_path).returncode == 0
+
+
+def test_no_name_of_a_matrix_is_not_the_default_one() -> None:
+    with pytest.raises(MatrixError, match=r"is empty; give a file, or one of: .*quick"):
+        find_matrix("")
+
+
+def test_a_program_that_is_watched_may_be_given_an_empty_argument(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        cli.main(["watch", "no-such-program", ""])
+    assert "it is empty" not in capsys.readouterr().err
 
 
 def test_an_unwritable_folder_is_named(fails: Callable[..., str], tmp_path: Path) -> None:

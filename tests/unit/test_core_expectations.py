@@ -148,3 +148,4 @@ def test_a_bad_table_is_refused(table: dict[str, Any], parts: list[str]) -> None
         read_expectation(table, "m.toml: [[expect]] number 2")
     for part in ["m.toml: [[expect]] number 2", *parts]:
         assert part in str(caught.value)
+    assert str(caught.value).count("[[expect]]") == 1, "where it stands is said once"

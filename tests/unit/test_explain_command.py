@@ -355,6 +355,17 @@ def test_a_run_of_one_trial_is_that_trial_and_a_leak_has_its_hazard(explain: Cal
     assert (code, "name one of its trials/" in err) == (2, True)
 
 
+def test_what_ended_a_process_before_its_account_is_read_from_its_output(
+    explain: Callable[..., Ran], tmp_path: Path
+) -> None:
+    (tmp_path / "stacks.txt").touch()
+    (tmp_path / "stdout.txt").write_bytes(b"loading\n" + COLLISION.read_bytes())
+    code, out, _ = explain(str(tmp_path))
+    assert (code, out.split()[0]) == (0, "fx-flag-collision")
+    (tmp_path / "result.json").write_text('{"outcome": "ok", "outcomes": ["ok"], "errors": []}', encoding="utf-8")
+    assert explain(str(tmp_path))[0] == 1, "what a trial printed that gave its account is not what ended it"
+
+
 def test_a_damaged_result(explain: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"errors": [', encoding="utf-8")
     code, _, err = explain(str(tmp_path))

@@ -51,6 +51,25 @@ def test_the_link_through_which_a_subject_sees_the_harness_is_not_shown() -> Non
     assert line == '  File "harness/pipeline/drafter.py", line 50, in forward'
 
 
+MAIN = {"worker": "", "thread": "MainThread", "region": "", "step": 0, "tracers": []}
+
+
+@pytest.mark.parametrize("label", ["setup_error", "error"])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({**MAIN, "stage": "set-up"}, "thread MainThread in the set-up\n"),
+        (MAIN, "thread MainThread outside of any region, step 0\n"),
+        ({"worker": "t-1", "thread": "T", "region": "", "tracers": []}, "t-1 (thread T) outside of any region, step 0\n"),
+    ],
+)
+def test_an_error_outside_of_any_region_says_so(label: str, where: dict[str, Any], said: str) -> None:
+    told = text_of(row(Scenario(), 0, label, errors=[{**FX_ERROR, "label": "error", **where}])) + "\n"
+    assert f"\n  {said}" in told
+    assert "?" not in told
+    assert f"innermost stack of {where['worker'] or 'MainThread'}, which failed" in told
+
+
 def test_whole_stacks_when_asked_for() -> None:
     error = {**FX_ERROR, "traceback": stack(*"abcdefghij") + "RuntimeError: x\n"}
     found = row(Scenario(), 0, "fx_error", errors=[error])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,64 @@ def test_a_failure_under_a_lock_that_held_nothing_stays_one(tmp_path: Path) -> N
     (problem,) = row["problems"]
     assert problem["label"] == "lock"
     assert "held nothing" in problem["text"]
+
+
+KILLED, EXITED_70 = int(signal.SIGKILL), 70 << 8
+READY, BEGUN = {**event(1, 1), "k": "subject.ready"}, {**event(2, 1), "k": "subject.begin"}
+
+
+def died(folder: Path, ending: Ending, *events: dict[str, Any]) -> tuple[list[str], str]:
+    """Labels and reason of a trial that left no account; the time limit was 12 s."""
+    (folder / "events.jsonl").write_text("".join(map(event_line, events)), "utf-8")
+    (folder / "stdout.txt").write_text("Traceback\nValueError: planted\n\n", "utf-8")
+    row = trial_row(TrialRequest("t", Scenario(), 0, folder, timeout_s=12.0), ending)
+    return row["outcomes"], row["reason"]
+
+
+@pytest.mark.parametrize(("cycle", "label"), [(False, "hang"), (True, "deadlock")])
+def test_the_time_limit_is_quoted_and_a_cycle_is_a_deadlock(tmp_path: Path, cycle: bool, label: str) -> None:
+    ending = Ending(KILLED, "timeout", 13.4, 0.1, "t-1 waits for t-0", cycle=cycle)
+    assert died(tmp_path, ending, READY, BEGUN) == ([label], "no end within the time limit (12 s); t-1 waits for t-0")
+    ending = Ending(KILLED, "hang", 13.4, 0.1, "t-1 waits for t-0", cycle=cycle)
+    assert died(tmp_path, ending, READY, BEGUN)[0] == [label]
+
+
+TOLD = "; its output ends: ValueError: planted"
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (Ending(KILLED, "timeout", 13.4, 0.1, "w"), f"no end within the time limit (12 s), during the set-up; w{TOLD}"),
+        (Ending(EXITED_70, "exited", 1.0, 0.1), f"the process ended with 70 during the set-up{TOLD}"),
+        (Ending(0, "exited", 1.0, 0.1), f"the process ended with 0 during the set-up{TOLD}"),
+        (Ending(int(signal.SIGSEGV), "exited", 1.0, 0.1), f"the process ended by SIGSEGV during the set-up{TOLD}"),
+        (Ending(EXITED_70, "exited", 1.0, None), f"the process ended with 70 before the workload began{TOLD}"),
+    ],
+)
+def test_an_end_before_the_workers_shows_nothing(tmp_path: Path, ending: Ending, said: str) -> None:
+    assert died(tmp_path, ending, READY) == (["setup_error"], said)
+
+
+def test_an_end_before_the_workers_for_lack_of_memory_is_called_so(tmp_path: Path) -> None:
+    assert died(tmp_path, Ending(KILLED, "exited", 1.0, 0.1, for_memory=True), READY)[0] == ["out_of_memory"]
+
+
+@pytest.mark.parametrize("told", [BEGUN, {**event(2, 1), "k": "worker.start"}])
+def test_an_exit_of_a_worker_is_a_crash_with_the_last_line_of_its_output(tmp_path: Path, told: dict[str, Any]) -> None:
+    assert died(tmp_path, Ending(EXITED_70, "exited", 1.0, 0.1), READY, told) == (
+        ["crash"],
+        f"the process ended with 70{TOLD}",
+    )
+
+
+def test_events_that_could_not_be_sorted_tell_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("harness.control.rows.merge", full)
+    (tmp_path / "events.bin").write_bytes(event_line(READY).encode())
+    request = TrialRequest("t", Scenario(), 0, tmp_path)
+    assert trial_row(request, Ending(0, "exited", 1.0, 0.1))["outcomes"] == ["setup_error"]
+    (tmp_path / "events.bin").write_bytes((event_line(READY) + event_line(BEGUN)).encode())
+    assert trial_row(request, Ending(0, "exited", 1.0, 0.1))["outcomes"] == ["crash"]
