@@ -62,7 +62,7 @@ def test_a_hang_that_is_reported_says_what_becomes_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool, said: str
 ) -> None:
     monkeypatch.setattr(watch_hangs, "pyspy_dump", lambda *_: None)
-    monkeypatch.setattr(watch_hangs, "_dump", lambda _: None)
+    monkeypatch.setattr(watch_hangs, "_dump", lambda process, hung: None)
     (tmp_path / HANG).write_text('{"label": "hang", "reason": "slow", "at_s": 1.0}')
 
     class Program:
