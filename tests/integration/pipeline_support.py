@@ -7,13 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import torch
+
 from harness.core.scenario import Scenario
 from harness.core.settings import PipelineSettings
 from harness.core.workload import NullContext
 from harness.pipeline import Pipeline
+from harness.torch_internals.device_guard import ensure_device_guard
+from harness.torch_internals.flex_cpu import flex_on_cpu
 
 WAIT_S = 120.0
 SMALL = {"tokens": 48, "anchors": 4, "target_layers": 5, "drafter_layers": 2, "hidden_size": 32, "vocab_size": 264}
+
+
+@contextmanager
+def attention_on_cpu() -> Iterator[None]:
+    """Attention with gradients on the CPU, and no compiled code of other tests."""
+    torch._dynamo.reset()
+    ensure_device_guard()  # or torch 2.11 crashes in the second thread that compiles
+    with flex_on_cpu() as availability:
+        assert availability.ok, availability.reason
+        yield
+    torch._dynamo.reset()
 
 
 @dataclass

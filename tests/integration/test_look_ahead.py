@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
-from pipeline_support import context, serial, threaded
+from pipeline_support import attention_on_cpu, context, serial, threaded
 
 from harness.pipeline.queues import OrderedQueue
 from harness.pipeline.transfer import Transfer
-from harness.torch_internals.device_guard import ensure_device_guard
-from harness.torch_internals.flex_cpu import flex_on_cpu
 
 
 @pytest.fixture(autouse=True, scope="module")
 def flex() -> Iterator[None]:
-    """Attention with gradients on the CPU, and no compiled code of other tests."""
-    torch._dynamo.reset()
-    ensure_device_guard()
-    with flex_on_cpu() as availability:
-        assert availability.ok, availability.reason
+    with attention_on_cpu():
         yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pipeline_support import SMALL, WAIT_S, Run, context, run_workers, scenario, serial, threaded
+from pipeline_support import SMALL, WAIT_S, Run, attention_on_cpu, context, run_workers, scenario, serial, threaded
 
 from harness.core.errors import UserError
 from harness.core.settings import PipelineSettings
@@ -19,19 +19,12 @@ from harness.pipeline import Pipeline, Target
 from harness.pipeline.optimizer import DrafterOptimizer
 from harness.pipeline.support import unsupported
 from harness.pipeline.weights import save_drafter
-from harness.torch_internals.device_guard import ensure_device_guard
-from harness.torch_internals.flex_cpu import flex_on_cpu
 
 
 @pytest.fixture(autouse=True, scope="module")
 def flex() -> Iterator[None]:
-    """Attention with gradients on the CPU, and no compiled code of other tests."""
-    torch._dynamo.reset()
-    ensure_device_guard()  # or torch 2.11 crashes in the second thread that compiles
-    with flex_on_cpu() as availability:
-        assert availability.ok, availability.reason
+    with attention_on_cpu():
         yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture(scope="module")

@@ -8,25 +8,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-import torch
+from pipeline_support import attention_on_cpu
 
 from harness.core.scenario import Scenario
 from harness.core.settings import PipelineSettings
-from harness.torch_internals.device_guard import ensure_device_guard
-from harness.torch_internals.flex_cpu import flex_on_cpu
 from tests.benchmarks import steady_cost
 from tests.benchmarks.steady_cost import AGAIN, Block, Switching, ratios, run
 
 
 @pytest.fixture(autouse=True, scope="module")
 def flex() -> Iterator[None]:
-    """Attention with gradients on the CPU, and no compiled code of other tests."""
-    torch._dynamo.reset()
-    ensure_device_guard()
-    with flex_on_cpu() as availability:
-        assert availability.ok, availability.reason
+    with attention_on_cpu():
         yield
-    torch._dynamo.reset()
 
 
 def test_every_block_is_run_under_its_strategy_by_all_drafters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,3 +275,12 @@ def test_who_waits_for_a_time_or_a_message_is_in_no_stuck_call() -> None:
     stack = [library("EpollSelector.select", "selectors"), library("BaseServer.serve_forever", "socketserver")]
     serves = thread("serves", 2, *stack, asleep=True)
     assert not why(text, [asks, serves]).findings
+
+
+def test_a_library_s_thread_that_others_join_and_that_is_in_a_call_is_told() -> None:
+    """`Thread(target=connection.recv)`: it calls nobody back, and who joins it waits for that call."""
+    text = prog("def ask():\n    reader.join()\n")
+    joins = inside("Thread.join", "threading", self=Thing(6, "Thread", {"ident": 2}))
+    reads = thread("reads", 2, library("Connection.recv", "multiprocessing/connection"), asleep=True)
+    (found,) = why(text, [thread("main", 1, joins, frame(text, "ask", "join()")), reads]).findings
+    assert (found.kind, found.threads) == ("native", (2, 1))

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.core.stuck.views import Frame, ThreadView
+from harness.core.stuck.views import Diagnosis, Finding, Frame, ThreadView
 from harness.core.waitgraph import Edge
 from harness.subject.live import Live
 from harness.subject.watch import forks, watchdog
@@ -239,3 +240,28 @@ def test_a_clock_that_ticks_says_that_the_process_goes_on(
     assert found is not None
     assert whole is not timed
     assert [finding.threads for finding in found.findings] == ([] if timed else [(1,), (2,)])
+
+
+def test_a_library_s_thread_that_ticks_is_no_clock_of_the_program(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tqdm's monitor does, in programs that hang as a whole."""
+    files = ("/usr/lib/python3.11/threading.py", "/usr/lib/python3.11/site-packages/tqdm/_monitor.py")
+    inner = Frame("Event.wait", files[0], 1, {"self": Live(object(), str), "timeout": Live(10.0, str)}.get)
+    ticks = ThreadView("tqdm_monitor", 1, [inner, Frame("TMonitor.run", files[1], 1)], still=True, asleep=True)
+    calls = ThreadView("calls", 2, [Frame("work", "/app/prog.py", 1)], still=True, asleep=True)
+    monkeypatch.setattr("harness.subject.live.threads_now", lambda *_: [ticks, calls])
+    assert WatchDog(watched)._explain([], True)[1]
+
+
+def test_what_stands_still_is_looked_at_again_where_something_else_went_on_meanwhile(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dog = WatchDog(watched)
+    dog._timeout_s = 1.0
+    found = Diagnosis((), (Finding("cycle", "a waits for b; b waits for a", (1, 2)),))
+    monkeypatch.setattr(dog, "_explain", lambda edges, whole: (found, False))
+    monkeypatch.setattr(dog, "_whole", lambda *_: False)
+    there = iter([False, True])
+    stillness: Any = SimpleNamespace(place=lambda ident: (ident, 0), there=lambda idents: next(there))
+    for _ in range(3):  # the third finds nothing fresh, and asks nobody
+        dog._still(10.0, {1: 0.0, 2: 0.0}, [], stillness)
+    assert [one.reason for one in watched.stuck] == ["a waits for b; b waits for a"]

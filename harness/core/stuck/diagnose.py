@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.core.waitgraph import Edge, find_cycle
 
-from .outside import calls_back
+from .outside import serves
 from .reasons import Reasons
 from .source import Read
 from .views import Diagnosis, Finding, Frame, ThreadView, Wait
@@ -122,7 +122,7 @@ class _Verdict:
         for thread in self.threads:
             if thread.ident in self.waits or not thread.frames or thread.still is False or thread.still is None:
                 continue
-            if calls_back(thread, self.sources):
+            if serves(thread, self.sources):
                 continue  # it waits for a time or a message, as it always does
             behind = self._behind(thread.ident)
             busy = thread.asleep is False
@@ -158,7 +158,7 @@ class _Verdict:
         waiting = [ident]
         while waiting:
             for other, wait in self.waits.items():
-                if waiting[0] in wait.helpers and other not in found and wait.kind != "exit":
+                if waiting[0] in wait.helpers and other not in found and wait.kind != "exit" and not wait.outside:
                     found.add(other)
                     waiting.append(other)
             waiting.pop(0)

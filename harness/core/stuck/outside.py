@@ -30,14 +30,20 @@ _CALLING_BACK = (
 """Functions of the standard library that wait for a time or a message, and then call what the program gave them."""
 
 
-def calls_back(thread: ThreadView, sources: Sources) -> bool:
-    """Whether the thread stands in such a function, or is a library's own and waits for something outside the process."""
+def serves(thread: ThreadView, sources: Sources) -> bool:
+    """Whether the thread stands in such a function, and in nothing that this has called."""
     for frame in thread.frames:
         if not of_library(frame):
             return False
         if any(_is(frame, tail, name, sources) for tail, name in _CALLING_BACK):
             return True
-    return bool(thread.frames) and stands_outside(thread.frames[0], sources)
+    return False
+
+
+def calls_back(thread: ThreadView, sources: Sources) -> bool:
+    """Whether it does, or is a library's own and waits for something outside the process."""
+    own = bool(thread.frames) and all(of_library(frame) for frame in thread.frames)
+    return serves(thread, sources) or (own and stands_outside(thread.frames[0], sources))
 
 
 def _is(frame: Frame, tail: str, name: str, sources: Sources) -> bool:

@@ -50,7 +50,7 @@ class Reasons:
         what = self._words(thread, at)
         if at.kind == "lock":
             helpers, nobody = self._holders(thread, at)
-            certain = nobody.startswith("its owner")
+            certain = not helpers and at.value is not None and bool(at.value.fact("owner"))
             outside = not helpers and of_processes(at)
         elif at.kind == "join":
             helpers, nobody = self._joined(at)
@@ -150,25 +150,22 @@ class Reasons:
                 return {owner: f"took it at {place}" if place else "holds it"}, ""
             name = at.value.fact("owner name") if at.value is not None else None
             return {}, f"its owner, {name or f'thread {owner}'}, has ended without letting go" + self._taken_at(at)
-        found: dict[int, str] = {}
-        own: dict[int, str] = {}
-        loose: dict[int, str] = {}
-        own_loose: dict[int, str] = {}
-        inside: set[int] = set()  # of a `with` on it
+        found: dict[int, Held] = {}
+        own: dict[int, Held] = {}
+        loose: dict[int, Held] = {}
+        own_loose: dict[int, Held] = {}
         reentrant = at.value is not None and "RLock" in at.value.kind  # would have let its own thread in
         for ident, hold in ((ident, hold) for ident, holds in self.holds.items() for hold in holds if self._means(hold, at)):
             if ident != thread.ident:
-                (loose if hold.may else found)[ident] = _took(hold.place, hold.may)
-                inside |= {ident} if hold.sure and not hold.may else set()
+                (loose if hold.may else found)[ident] = hold
             elif not reentrant and not hold.acquired:
-                (own_loose if hold.may else own)[ident] = _took(hold.place, hold.may)
-        if len(found) > 1:  # one has it at a time
-            if len(inside) == 1:
-                found = {ident: has for ident, has in found.items() if ident in inside}
-            else:
-                loose = {ident: f"may hold it, taken at {has.rpartition(' ')[2]}" for ident, has in found.items()} | loose
-                found = {}
-        return found or own or loose or own_loose, "no living thread is in code that holds it" + self._perhaps(at)
+                (own_loose if hold.may else own)[ident] = hold
+        if len(found) > 1:  # one has it at a time: who is inside of a `with` on it, if that is one
+            inside = {ident: hold for ident, hold in found.items() if hold.sure}
+            found, loose = (inside, loose) if len(inside) == 1 else ({}, found | loose)
+        sure = found or own
+        helpers = {ident: _took(hold, sure=bool(sure)) for ident, hold in (sure or loose or own_loose).items()}
+        return helpers, "no living thread is in code that holds it" + self._perhaps(at)
 
     def _perhaps(self, at: Spot) -> str:
         """Who may have it after all, and where else it is taken."""
@@ -315,8 +312,8 @@ class Reasons:
         return lines[at.frame.line - 1] if 0 < at.frame.line <= len(lines) else ""
 
 
-def _took(place: str, may: bool) -> str:
-    return f"may hold it, taken at {place}" if may else f"took it at {place}"
+def _took(hold: Held, *, sure: bool) -> str:
+    return f"took it at {hold.place}" if sure else f"may hold it, taken at {hold.place}"
 
 
 _WORKS = (

@@ -229,7 +229,8 @@ class WatchDog:
             and not (finding.kind == "native" and waits_outside(finding.threads[:1], native_id))
         ]
         if not stillness.there({ident for finding in told for ident in finding.threads} if told else still):
-            return  # it has gone on while this was found out
+            self._examined, self._whole_examined = set(), False
+            return  # a part has gone on while this was found out: what has not is looked at once more
         if told:
             label = "deadlock" if any(finding.kind == "cycle" for finding in told) else "hang"
             idents = [ident for finding in told for ident in finding.threads]
@@ -264,8 +265,9 @@ class WatchDog:
                     self._report("hang", text, [thread.ident])
 
     def _explain(self, edges: list[Edge], whole: bool) -> tuple[Diagnosis | None, bool]:
-        """What is wrong, and whether that is of the whole process: not where a thread's wait may end by itself, by a time
-        limit, a signal's handler or a call back. A loop that does a little every second looks still from one look to another.
+        """What is wrong, and whether that is of the whole process: not where a wait of the program's own may end by itself, by
+        a time limit, a signal's handler or a call back. A loop that does a little every second looks still from one look to
+        another. A library's own thread that ticks (tqdm's, say) does nothing for the program.
         """
         from harness.core.stuck.diagnose import diagnose
 
@@ -274,7 +276,7 @@ class WatchDog:
         try:
             threads = threads_now(self._name, {threading.get_ident()})
             found = diagnose(threads, read_file, edges, hung=whole)
-            if whole and any(wait.by_itself for wait in found.waits):
+            if whole and any(wait.by_itself and not wait.idle for wait in found.waits):
                 whole, cycles = False, [finding for finding in found.findings if finding.kind == "cycle"]
                 found = diagnose(threads, read_file, edges)
                 further = [finding for finding in cycles if finding not in found.findings]
