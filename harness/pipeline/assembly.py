@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -165,6 +165,7 @@ def build_drafter(
     *,
     number: int,
     queue: ItemQueue,
+    producers: Callable[[], Sequence[str]],
     averager: GradientAverager | None,
     ctx: Context,
 ) -> DrafterWorker:
@@ -207,7 +208,7 @@ def build_drafter(
             skip_errors=scenario.on_error == "skip",
         ),
         queue=queue,
-        producers=[f"target-{i}" for i in range(scenario.targets)],
+        producers=producers,
         drafters=scenario.drafters,
         averager=averager,
         seed=sub_seed(scenario.seed, f"anchors/{number}"),

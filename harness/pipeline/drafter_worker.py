@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -70,7 +70,7 @@ class DrafterWorker:
         optimizer: DrafterOptimizer,
         recipe: Recipe,
         queue: ItemQueue,
-        producers: Sequence[str],
+        producers: Callable[[], Sequence[str]],
         drafters: int,
         averager: GradientAverager | None,
         seed: int,
@@ -83,7 +83,7 @@ class DrafterWorker:
         self.drafter = drafter
         self.queue = queue
         self.outcomes: Counter[str] = Counter()  # of the items taken: consumed, skipped, refused, lost, unused
-        self._producers = tuple(producers)  # the workers who fill the queue
+        self._producers = producers  # the workers who still fill the queue
         self._embedding, self._lm_head = embedding, lm_head
         self._build_mask = build_mask
         self._optimizer = optimizer
@@ -143,7 +143,8 @@ class DrafterWorker:
         return self._transfer.start(item, anchors, keep) if keep.any() else None
 
     def _waits_for(self) -> Sequence[str]:
-        return self._producers if self.queue.get_waits() else ()
+        producers = self._producers()  # asked first: who has ended since had put its items before
+        return producers if self.queue.get_waits() else ()
 
     def _train(self, item: Item | LostItem) -> bool:
         """One step; False when this worker is to end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
@@ -35,17 +35,22 @@ class Batches:
 
 
 class OpenTargets:
-    """How many targets still produce: the last one to end closes the queues."""
+    """Which targets still produce: the last one to end closes the queues."""
 
-    def __init__(self, count: int, queues: Sequence[ItemQueue]) -> None:
-        self._count = count
+    def __init__(self, names: Iterable[str], queues: Sequence[ItemQueue]) -> None:
+        self._names = tuple(names)
         self._queues = queues
         self._mutex = threading.Lock()
 
-    def ended(self) -> None:
+    @property
+    def names(self) -> Sequence[str]:
+        """As of now. Takes no lock. Who is not there any more has put all its items."""
+        return self._names
+
+    def ended(self, name: str) -> None:
         with self._mutex:
-            self._count -= 1
-            last = self._count == 0
+            self._names = tuple(other for other in self._names if other != name)
+            last = not self._names
         if last:
             for queue in self._queues:
                 queue.close()
@@ -86,7 +91,7 @@ class TargetWorker:
         except QueueAborted:
             return  # the run is being shut down
         finally:
-            self._open.ended()
+            self._open.ended(self.name)
 
     def serve(self, index: int, packed: Packed) -> bool:
         """Make one item and queue it; False when this worker is to end."""

@@ -64,7 +64,7 @@ class Pipeline:
             self._averager = GradientAverager(f"drafter-{i}" for i in numbers)
 
         targets = build_targets(model, config.target_layer_ids, target_devices[: scenario.targets])
-        open_targets = OpenTargets(scenario.targets, self._queues)
+        open_targets = OpenTargets([f"target-{i}" for i in range(scenario.targets)], self._queues)
         self._targets = [
             TargetWorker(
                 f"target-{i}",
@@ -89,6 +89,7 @@ class Pipeline:
                 weights,
                 number=i,
                 queue=self._queues[i],
+                producers=lambda: open_targets.names,
                 averager=self._averager,
                 ctx=ctx,
             )

@@ -156,7 +156,7 @@ class Bench:
                 capture_error_mode="thread_local" if graphed else "",
             ),
             queue=OrderedQueue(2),
-            producers=(),
+            producers=tuple,
             drafters=1,
             averager=None,
             seed=3,

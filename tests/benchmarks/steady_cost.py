@@ -1,22 +1,25 @@
 """What a lock strategy costs once all is warm: tokens/s to that of no lock, in blocks of steps of one process, in turn.
 
     python -m tests.benchmarks.steady_cost [--devices cuda:0+cuda:1] [--drafters 4] [--targets 2] [--rounds 20] [--block 16]
+        [--minutes M]
 
-All that the drafters run is compiled on the main thread before they start (`warmup = "per_device"`), so that no lock at all
-cannot fail either. At the end of each block all drafters wait for each other and change the strategy together; a strategy
-is one object in all its blocks, so it knows the keys of their steps. The first block, which warms what is left, and each
-strategy's first, in which its first steps lie, are not counted. No lock is there twice: the one to the other is the code
-against itself. On CUDA with the sizes of `scenarios/h200x2.toml`, else those of a run without a `[pipeline]` table.
+All that the drafters run is compiled on the main thread before they start (`warmup = "per_device"`), so that no lock
+at all cannot fail either. At the end of each block all drafters wait for each other and change the strategy together;
+a strategy is one object in all its blocks, so it knows the keys of their steps. The first block, which warms what is
+left, and each strategy's first, in which its first steps lie, are not counted. No lock is there twice: the one to the
+other is the code against itself. `--minutes` ends it with the rounds that are whole by then. On CUDA with the sizes
+of `scenarios/h200x2.toml`, else those of a run without a `[pipeline]` table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,15 +65,27 @@ class Switching(NullContext):
         super().__init__(settings=settings)
         self._strategies = {lock: make_strategy(lock.partition(",")[0], workers=drafters) for lock in dict.fromkeys(order)}
         self.blocks = [Block(lock) for lock in order]
+        self.whole = len(order)  # of the blocks
         self._steps_of_a_block = steps
         self._done = dict.fromkeys(drafters, 0)
         self._at = dict.fromkeys(drafters, -1)  # the block that each is in; a thread touches its own only
         self._together = threading.Barrier(len(drafters), action=self._begin)
         self._mutex_of_blocks = threading.Lock()
+        self._ends_s = math.inf
+        self._stop: Callable[[], None] = lambda: None
+
+    def end_at(self, time_s: float, a_round: int, stop: Callable[[], None]) -> None:
+        """No further round of so many blocks begins from then on; `stop` ends the workers."""
+        self._ends_s, self._a_round, self._stop = time_s, a_round, stop
 
     def _begin(self) -> None:
         """On one of the threads, while the others wait."""
-        self.blocks[min(self._done.values()) // self._steps_of_a_block].began_s = time.perf_counter()
+        now, number = time.perf_counter(), min(self._done.values()) // self._steps_of_a_block
+        self.blocks[number].began_s = now
+        if now > self._ends_s and number % self._a_round == 1:  # the very first block is of no round
+            self.whole = number
+            self._ends_s = math.inf
+            self._stop()
 
     def region(self, name: str, worker: str, key: Hashable = None) -> AbstractContextManager[None]:
         """The strategy's of the block; before a block's first step after all others have come. Raises BrokenBarrierError:
@@ -97,13 +112,22 @@ class Switching(NullContext):
         self._together.abort()
 
 
-def run(scenario: Scenario, settings: Mapping[str, Any], locks: Sequence[str], rounds: int, block: int) -> list[Block]:
+def run(
+    scenario: Scenario,
+    settings: Mapping[str, Any],
+    locks: Sequence[str],
+    rounds: int,
+    block: int,
+    minutes: float = math.inf,
+) -> list[Block]:
     """The blocks in their order. Raises what a worker raised."""
+    ends_s = time.perf_counter() + 60 * minutes
     order = ["every_step", *(list(locks) * (rounds + 1))]
     scenario = scenario.replace(steps=block * len(order))
     ctx = Switching(settings, [f"drafter-{i}" for i in range(scenario.drafters)], order, block)
     pipeline = Pipeline()
     pipeline.setup(scenario, ctx)
+    ctx.end_at(ends_s, len(locks), pipeline.stop)
     pipeline.warm_up("per_device")
 
     def work(go: Any) -> None:
@@ -121,7 +145,7 @@ def run(scenario: Scenario, settings: Mapping[str, Any], locks: Sequence[str], r
         thread.join()
     if ctx.failures:
         raise ctx.failures[0][1]
-    return ctx.blocks
+    return ctx.blocks[: ctx.whole]
 
 
 def ratios(blocks: Sequence[Block], locks: Sequence[str]) -> dict[str, list[float]]:
@@ -143,6 +167,7 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--block", type=int, default=16, help="steps of each drafter in a block")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further round after that time")
     parser.add_argument("--locks", nargs="+", default=list(LOCKS[1:]))
     parser.add_argument("--json", default="", help="also write the figures to this file")
     options = parser.parse_args()
@@ -155,18 +180,22 @@ def main() -> None:
     )  # fmt: skip
     locks = ["none", *options.locks, AGAIN]
     prepare(scenario)
-    blocks = run(scenario, settings, locks, options.rounds, options.block)
+    blocks = run(scenario, settings, locks, options.rounds, options.block, options.minutes)
+    rounds = (len(blocks) - 1) // len(locks) - 1
+    if rounds < 2:
+        told = f"{max(0, rounds)} rounds after the first within {options.minutes:g} min"
+        raise SystemExit(f"error: {told}; give more, or --block less")
     rate = median_interval([one.tokens_per_s for one in blocks[1:] if one.lock == "none"][1:])
     found = {lock: median_interval(values) for lock, values in ratios(blocks, locks).items()}
     device = torch.cuda.get_device_name() if cuda else "cpu"
     print(f"{machine()}, {device}, torch {torch.__version__}")
-    print(f"{options.drafters} drafters, {options.rounds} rounds of blocks of {options.block} steps; no lock: {rate} tokens/s")
+    print(f"{options.drafters} drafters, {rounds} rounds of blocks of {options.block} steps; no lock: {rate} tokens/s")
     for lock, interval in found.items():
         print(f"{lock:16} × {interval}")
     if options.json:
         document = {
             "machine": machine(), "device": device, "torch": torch.__version__, "scenario": scenario.to_dict(),
-            "rounds": options.rounds, "block": options.block,
+            "rounds": rounds, "block": options.block,
             "tokens_per_s": None if rate is None else rate.value, "ratios": ratios(blocks, locks),
         }  # fmt: skip
         Path(options.json).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -16,8 +16,10 @@ from pipeline_support import SMALL, WAIT_S, Run, attention_on_cpu, context, run_
 from harness.core.errors import UserError
 from harness.core.settings import PipelineSettings
 from harness.pipeline import Pipeline, Target
+from harness.pipeline.items import LostItem
 from harness.pipeline.optimizer import DrafterOptimizer
 from harness.pipeline.support import unsupported
+from harness.pipeline.target_worker import Batches
 from harness.pipeline.weights import save_drafter
 
 
@@ -341,6 +343,24 @@ def test_stop_ends_the_worker_and_nobody_waits_for_it() -> None:
     assert len(run.losses()["drafter-1"]) == 8
     assert run.items(0) == {"offered": 8, "left": 6, "consumed": 2}
     assert run.problems == []
+
+
+def test_a_drafter_waits_for_the_targets_that_still_produce() -> None:
+    """A schedule may then know that nobody can come: the one who is left waits to fill the queue of a drafter that is held."""
+    pipeline = Pipeline()
+    pipeline.setup(scenario(targets=2), context())
+    drafter, (done, other) = pipeline._drafters[0], pipeline._targets
+    assert tuple(drafter._waits_for()) == ("target-0", "target-1")
+    other._batches = Batches([], 0)
+    other.run()
+    assert tuple(drafter._waits_for()) == ("target-0",)
+    drafter.queue.put(0, LostItem(0))
+    assert tuple(drafter._waits_for()) == ()
+    assert drafter.queue.get() is not None
+    done._batches = Batches([], 0)
+    done.run()
+    assert tuple(drafter._waits_for()) == ()
+    assert drafter.queue.closed
 
 
 @pytest.mark.parametrize("region", ["mask", "attention", "backward", "after backward"])

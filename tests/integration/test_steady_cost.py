@@ -49,6 +49,23 @@ def test_every_block_is_run_under_its_strategy_by_all_drafters(monkeypatch: pyte
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("minutes", [0.0, 0.02])
+def test_at_the_time_limit_the_rounds_that_are_whole_are_kept(minutes: float) -> None:
+    locks = ["none", "warm_gate", AGAIN]
+    blocks = run(Scenario(drafters=2, targets=1), PipelineSettings().to_dict(), locks, 5_000, 2, minutes)
+    assert (len(blocks) - 1) % len(locks) == 0
+    assert len(blocks) < 15_000
+    assert all(block.tokens > 0 and block.ended_s > block.began_s for block in blocks)
+    assert minutes or len(blocks) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("drafter", "target"))]
+
+
+def test_too_few_rounds_are_an_error_that_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["steady_cost", "--drafters", "2", "--targets", "1", "--block", "2", "--minutes", "0"])
+    with pytest.raises(SystemExit, match="error: 0 rounds after the first within 0 min; give more, or --block less"):
+        steady_cost.main()
+
+
 def test_a_worker_that_fails_ends_the_run_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise LookupError("no such step")

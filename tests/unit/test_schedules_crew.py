@@ -128,6 +128,43 @@ def test_waiting_in_the_engine_is_for_its_thread_and_that_one_counts_while_it_se
     assert "held by b" in hand.chain("a")
 
 
+@pytest.fixture
+def two_devices() -> Iterator[Hand]:
+    made = Hand("a", "b", "c", engine=("autograd-0", "autograd-1"))
+    for number in (0, 1):
+        made.threads[f"autograd-{number}"].engine_device = f"cuda:{number}"
+    yield made
+    made.close()
+
+
+def test_the_engine_s_thread_of_another_device_than_the_one_waited_for_is_idle(two_devices: Hand) -> None:
+    # Seen on two H200s: what a lock had excluded was undecided, since the other device's thread was taken for running.
+    hand = two_devices
+    hand.threads["autograd-1"].worker = "b"  # whose backward it ran last
+    hand.threads["autograd-0"].worker = "a"
+    hand.waits("a", hand.threads["autograd-0"].ident, what="autograd's thread of cuda:0", kind=ENGINE)
+    hand.held("autograd-0")
+    hand.waits("b", "a")
+    hand.waits("c", "a")
+    assert hand.able() == set()
+    assert "held by autograd-0" in hand.chain("b")
+
+
+def test_the_engine_s_thread_that_runs_a_graph_of_a_worker_that_waits_is_busy_whatever_its_device(two_devices: Hand) -> None:
+    hand = two_devices
+    hand.threads["autograd-1"].worker = "a"  # it came to a node of a's graph
+    hand.waits("a", hand.threads["autograd-0"].ident, kind=ENGINE)
+    assert "autograd-1" in hand.able()
+
+
+def test_an_engine_s_thread_of_no_known_device_is_busy_while_anybody_waits(two_devices: Hand) -> None:
+    hand = two_devices
+    hand.threads["autograd-1"].engine_device = ""
+    assert "autograd-1" not in hand.able()
+    hand.waits("a", hand.threads["autograd-0"].ident, kind=ENGINE)
+    assert "autograd-1" in hand.able()
+
+
 def test_a_thread_that_python_no_longer_knows_is_gone(hand: Hand) -> None:
     gone = threading.Thread(target=lambda: None)
     gone.start()

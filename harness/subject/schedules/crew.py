@@ -143,7 +143,7 @@ class Crew:
     def able(self, free: Callable[[Seat], bool]) -> set[int]:
         """Idents of the threads that can still get somewhere. `free`: whether a held thread may go on as things are."""
         live = self._live()
-        served = any(seat.wait is not None and seat.wait.kind == ENGINE for seat in live)
+        serving = self._serving(live)
         able: set[int] = set()
         waiting: list[tuple[Seat, Wait, Collection[Member] | None]] = []
         for seat in live:
@@ -152,7 +152,7 @@ class Crew:
                     able.add(seat.thread.ident)
             elif seat.wait is not None:
                 waiting.append((seat, seat.wait, seat.wait.on()))
-            elif not seat.thread.engine or served:  # an engine thread that serves nobody is idle, not running
+            elif not seat.thread.engine or seat.thread.ident in serving:
                 able.add(seat.thread.ident)
         unstarted = any(not self._known(name) for name in self.live_workers())
         found = True
@@ -200,6 +200,22 @@ class Crew:
             elif not seat.ended:
                 found.append(f"{seat.thread.label()} runs")
         return found
+
+    def _serving(self, live: Collection[Seat]) -> set[int]:
+        """Idents of the engine's threads that may be running a graph; one that serves nobody is idle, not running.
+
+        There is one for each device: only a wait for that device's, or for one of which is not known whose it is, makes it
+        busy; or its worker's wait, for a graph may spread over devices.
+        """
+        waiting = [seat for seat in live if seat.wait is not None and seat.wait.kind == ENGINE]
+        named = {member for seat in waiting if seat.wait is not None for member in seat.wait.on() or ()}
+        workers = {who_is(seat.thread) for seat in waiting}
+        engines = [seat.thread for seat in live if seat.thread.engine]
+        return {
+            thread.ident
+            for thread in engines
+            if thread.ident in named or thread.worker in workers or (waiting and not thread.engine_device)
+        }
 
     def _known(self, worker: str) -> bool:
         return any(who_is(seat.thread) == worker for seat in self.seats.values())
