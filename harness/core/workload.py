@@ -93,7 +93,8 @@ class Context(Protocol):
         """Around a wait of the workload's own: a queue, a barrier, a lock, a join. So a deadlock is told from work.
 
         ``what``: ``queue.put``, ``queue.get`` and ``barrier.wait`` are sync points too; any other text names a
-        lock. ``on``: the workers who can end the wait, or a function that says who can now; none: not known.
+        lock. ``on``: the workers who can end the wait, or a function that says who can now; none: not known. An
+        attribute ``whom`` of the function names the one worker that it can ever name, for the report.
         ``any_of``: one of them is enough (the producers of a queue).
         """
         ...

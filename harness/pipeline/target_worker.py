@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -56,6 +57,18 @@ class OpenTargets:
                 queue.close()
 
 
+@dataclass(frozen=True)
+class _Room:
+    """Who can make room for an item: the queue's drafter (`whom`), while there is none."""
+
+    queue: ItemQueue
+    turn: int
+    whom: str
+
+    def __call__(self) -> Sequence[str]:
+        return (self.whom,) if self.queue.put_waits(self.turn) else ()
+
+
 class TargetWorker:
     """One target thread. `make` may be called from any thread; `run` is the thread's body."""
 
@@ -106,8 +119,7 @@ class TargetWorker:
             self._ctx.step_failed(self.name, error)
             queue.put(turn, LostItem(index))
             return self._skip_errors
-        consumer = (f"drafter-{drafter}",)
-        with self._ctx.waiting(self.name, "queue.put", lambda: consumer if queue.put_waits(turn) else ()):
+        with self._ctx.waiting(self.name, "queue.put", _Room(queue, turn, f"drafter-{drafter}")):
             taken = queue.put(turn, item)
         if taken:
             self._ctx.step(self.name, packed.tokens, None)

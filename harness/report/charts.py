@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.warm_time import KINDS, Spent, why_idle
 from harness.control.request import Row
 from harness.core.axes import Value
 from harness.report.plot import Plot, plot
@@ -17,6 +18,7 @@ from harness.report.wording import number
 MOST_PLOTS = 6
 MOST_WORKERS = 12
 MOST_ROWS = 60
+MOST_IDLE = 20
 LONGEST_NAME = 120
 GIB = 2**30
 
@@ -52,6 +54,17 @@ class LockRow:
 
 
 @dataclass(frozen=True)
+class Warm:
+    """How a worker's time was spent once all were warm, in percent; of all trials of a strategy together."""
+
+    strategy: str
+    worker: str
+    busy: Bar
+    waited: tuple[str, ...]
+    seconds: str
+
+
+@dataclass(frozen=True)
 class Peak:
     """A device's largest peaks under one strategy."""
 
@@ -70,6 +83,8 @@ class Charts:
     peaks: tuple[Peak, ...]
     work: tuple[Matrix, ...]
     locks: tuple[LockRow, ...]
+    warm: tuple[Warm, ...]
+    idle: tuple[tuple[str, str], ...]
 
 
 def charts_of(
@@ -90,6 +105,8 @@ def charts_of(
         _peaks(by_lock),
         tuple(_work(by_lock, what) for what in ("compiles", "dense_calls")),
         _locks(by_lock, stories),
+        _warm(by_lock),
+        _idle(tallies, values, names),
     )
 
 
@@ -205,6 +222,39 @@ def _locks(by_lock: Mapping[str, Sequence[Tallies]], stories: Sequence[tuple[Row
         )
         for strategy, lock, trials, time in found[:MOST_ROWS]
     )
+
+
+def _warm(by_lock: Mapping[str, Sequence[Tallies]]) -> tuple[Warm, ...]:
+    found = []
+    for lock, parts in by_lock.items():
+        together: dict[str, Spent] = {}
+        for part in parts:
+            for name, spent in part.spent.items():
+                together.setdefault(name, Spent()).join(spent)
+        found += [
+            Warm(
+                lock,
+                clip(name, LONGEST_NAME),
+                _bar(100 * spent.busy, 100.0),
+                tuple(_told(100 * spent.share(kind)) for kind in KINDS),
+                number(spent.warm),
+            )
+            for name, spent in sorted(together.items())
+            if spent.warm
+        ]
+    return tuple(found[:MOST_ROWS])
+
+
+def _told(percent: float) -> str:
+    return number(percent) if percent >= 0.05 else ""
+
+
+def _idle(
+    tallies: Mapping[str, Tallies], values: Mapping[str, object], names: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """(scenario, who is idle there and why), of those in which anybody who takes steps is."""
+    said = [(names.get(scenario, scenario), why_idle(found.spent)) for scenario, found in tallies.items() if scenario in values]
+    return tuple((name, why) for name, why in said if why)[:MOST_IDLE]
 
 
 def _lock_name(name: str) -> str:

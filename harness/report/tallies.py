@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from harness.analysis.warm_time import Spent
 from harness.control.request import Row
 
 NO_WORKER = "(no worker)"
@@ -42,6 +43,7 @@ class Tallies:
     work: dict[str, Work] = field(default_factory=dict)
     locks: dict[str, LockTime] = field(default_factory=dict)
     memory: dict[str, tuple[float, float]] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Count one trial's row, which must be sound."""
@@ -54,6 +56,7 @@ class Tallies:
             counted.compiles += part.compiles
             counted.dense_calls += part.dense_calls
             self._work(name, part)
+            _at(self.spent, name, Spent()).add(worker)
         elsewhere = Work(row["compiles"] - counted.compiles, row["dense_calls"] - counted.dense_calls)
         if elsewhere.compiles > 0 or elsewhere.dense_calls > 0:
             self._work(NO_WORKER, Work(max(0, elsewhere.compiles), max(0, elsewhere.dense_calls)))

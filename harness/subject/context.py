@@ -65,12 +65,13 @@ class _Region:
 class _Waiting:
     """One wait of the workload's own: kept on the thread's record for the watchdog, and told to the schedule."""
 
-    __slots__ = ("_before", "_began", "_context", "_info", "_thread", "_wait")
+    __slots__ = ("_before", "_began", "_context", "_info", "_thread", "_wait", "_whom")
 
-    def __init__(self, context: TrialContext, wait: Wait, info: str) -> None:
+    def __init__(self, context: TrialContext, wait: Wait, info: str, whom: str) -> None:
         self._context = context
         self._wait = wait
         self._info = info
+        self._whom = whom  # the one worker who can end it, "" for several
 
     def __enter__(self) -> None:
         points = self._context.points
@@ -88,10 +89,8 @@ class _Waiting:
         self._thread.waits = self._before
         if context.points.on:
             context.points.unblocked()
-        waited = context.log.emit("wait.exit", f',"what":{text(self._wait.what)}') - self._began
-        worker = self._thread.worker
-        if worker and (tally := context.trial.tally(worker)).first_good_ns is not None:
-            tally.waited[self._wait.what] = tally.waited.get(self._wait.what, 0) + waited
+        ended = context.log.emit("wait.exit", f',"what":{text(self._wait.what)}')
+        context.trial.waited(self._thread.worker, self._wait.what, self._began, ended, self._whom)
 
 
 class TrialContext:
@@ -131,18 +130,12 @@ class TrialContext:
 
     def step(self, worker: str, tokens: int, loss: float | None) -> None:
         """A good step ended: `tokens` real tokens of its item, `loss` its value."""
-        tally = self.trial.tally(worker)
         thread = self.threads.current()
         shown = "null" if loss is None or not math.isfinite(loss) else repr(float(loss))
         at = self.log.emit("step.done", f',"step":{thread.step},"tokens":{tokens},"loss":{shown}')
         thread.step += 1
         thread.collision = None
-        tally.steps_ok += 1
-        tally.tokens += tokens
-        tally.losses.append(loss)
-        tally.steps.append((at, tokens))
-        if tally.first_good_ns is None:
-            tally.first_good_ns = at
+        self.trial.good_step(worker, at, tokens, loss)
         if self.stepped is not None:
             self.stepped(worker)
 
@@ -194,7 +187,9 @@ class TrialContext:
     ) -> AbstractContextManager[None]:
         """Around a wait of the workload's own; see the protocol."""
         wait = Wait(what, on if callable(on) else _always(on), any_of=any_of, kind=_KINDS.get(what, LOCK))
-        return _Waiting(self, wait, on if isinstance(on, str) else worker)
+        # A function is not asked here: it may want a lock that this thread holds.
+        whom = on if isinstance(on, str) else str(getattr(on, "whom", ""))
+        return _Waiting(self, wait, on if isinstance(on, str) else worker, whom)
 
     def mark(self, worker: str, name: str) -> None:
         """Pass the workload's own sync point `mark.NAME`."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from .classify import Fault, classify
 from .identity import Thread
+from .warm_time import WarmTime
 
 MAX_ERRORS = 200  # full tracebacks kept in a trial; more are counted
 MAX_LOSSES = 20_000  # a worker
@@ -35,7 +36,7 @@ class Tally:
     ended_ns: int | None = None  # of its last step
     steps: list[tuple[int, int]] = field(default_factory=list)  # (end ns, tokens) of every good step
     first_error_step: int | None = None
-    waited: dict[str, int] = field(default_factory=dict)  # what for → ns, since its first good step
+    warm: WarmTime = field(default_factory=WarmTime)
     peaks: dict[str, dict[str, Any]] = field(default_factory=dict)  # memory of its own process, if it has one, by device
 
     def as_json(self) -> dict[str, Any]:
@@ -52,17 +53,8 @@ class Tally:
             "facts": self.facts,
             "first_good_s": None if self.first_good_ns is None else self.first_good_ns / 1e9,
             "first_error_step": self.first_error_step,
-            "waited_s": {what: ns / 1e9 for what, ns in self.waited.items()},
-            "busy": self.busy(),
+            **self.warm.as_json(),
         }
-
-
-    def busy(self) -> float | None:
-        """Which part of the time from its first to its last good step it did not wait for a queue; None: no such time."""
-        if self.first_good_ns is None or len(self.steps) < 2:
-            return None
-        waited = sum(ns for what, ns in self.waited.items() if what.startswith("queue."))
-        return max(0.0, 1 - waited / (self.steps[-1][0] - self.first_good_ns))
 
 
 @dataclass
@@ -105,6 +97,7 @@ class Trial:
         self.other_compiles = 0  # graphs compiled by threads that belong to no worker (the main thread's warm-up)
         self.other_dense_calls = 0
         self.first_dense_ns: int | None = None
+        self.warm_ns: int | None = None  # since when all who take steps have had a good one
 
     def tally(self, worker: str, role: str = "") -> Tally:
         """The worker's account, opened at its first mention."""
@@ -114,6 +107,24 @@ class Trial:
         if role:
             found.role = role  # a workload may report facts of a worker before it declares it
         return found
+
+    def good_step(self, worker: str, at_ns: int, tokens: int, loss: float | None) -> None:
+        """A step of the worker ended well, on its thread."""
+        tally = self.tally(worker)
+        tally.steps_ok += 1
+        tally.tokens += tokens
+        tally.losses.append(loss)
+        tally.steps.append((at_ns, tokens))
+        if tally.first_good_ns is None:
+            tally.first_good_ns = at_ns
+            if self.warm_ns is None and all(other.first_good_ns is not None for other in self.steppers()):
+                self.warm_ns = at_ns
+        tally.warm.step(at_ns, self.warm_ns)
+
+    def waited(self, worker: str, what: str, began_ns: int, ended_ns: int, whom: str = "") -> None:
+        """A wait of the worker's has ended; `whom`: the one who could end it, where that was one."""
+        if self.warm_ns is not None and worker:
+            self.tally(worker).warm.wait(what, whom, began_ns, ended_ns, self.warm_ns)
 
     def error(self, exc: BaseException, thread: Thread, worker: str, at_ns: int, stage: str = "") -> ErrorRecord:
         """Record an exception that left a step, a stage of the trial or a worker."""

@@ -151,7 +151,7 @@ class SplitPipeline:
         for field in ("steps_ok", "steps_failed", "tokens", "compiles", "dense_calls", "losses", "first_error_step"):
             setattr(tally, field, theirs[field])
         tally.counts.update(theirs["counts"])
-        tally.waited = {what: int(seconds * 1e9) for what, seconds in theirs["waited_s"].items()}
+        tally.warm.take(theirs)
         tally.facts.update(theirs["facts"])
         tally.steps = [(at + offset, tokens) for at, tokens in document["facts"]["steps"]]
         tally.first_good_ns = tally.steps[0][0] if tally.steps else None

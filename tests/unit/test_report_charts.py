@@ -117,6 +117,31 @@ def test_locks_show_waiting_against_holding() -> None:
     assert (found.waited.text, found.waited.length, found.held.text, found.held.length) == ("6", "100.0", "2", "33.3")
 
 
+def warm(role: str, waited: dict[str, float]) -> dict[str, Any]:
+    return {**worker(1), "role": role, "warm_s": 10.0, "waited_s": waited, "waited_on_s": {"queue.put": {"drafter-1": 4.0}}}
+
+
+def test_the_time_of_warm_workers_is_a_share_of_all_trials_and_who_is_idle_is_named_by_scenario() -> None:
+    starved, fed = Scenario(), Scenario(shapes="variable")
+    few = {"drafter-0": warm("drafter", {"queue.get": 4.0}), "target-0": warm("target", {"queue.put": 9.0})}
+    many = {"drafter-0": warm("drafter", {"queue.get": 0.001}), "target-0": warm("target", {})}
+    found = charts(
+        (starved, tallied([row(starved, 0, workers=few)])), (fed, tallied([row(fed, 0, workers=many)]))
+    )
+    assert [(one.worker, one.busy.text, one.waited, one.seconds) for one in found.warm] == [
+        ("drafter-0", "80", ("20.0", "", "", ""), "20.0"), ("target-0", "55", ("", "45.0", "", ""), "20.0"),
+    ]  # fmt: skip
+    [(scenario, why)] = found.idle
+    assert scenario == starved.id
+    assert why.endswith("for room in the queue of drafter-1: a greater queue_depth would let them go on")
+
+
+def test_of_an_older_harness_s_rows_nothing_is_said() -> None:
+    old = {**worker(1), "waited_s": {"queue.get": 3.0}, "busy": 0.5}
+    found = charts((Scenario(), tallied([row(None, 0, workers={"drafter-0": old})])))
+    assert (found.warm, found.idle) == ((), ())
+
+
 def test_memory_is_shown_where_it_was_measured_and_nowhere_else() -> None:
     plain = charts((Scenario(), tallied([row(None, 0, workers={"drafter-0": worker(1)})])))
     assert (plain.peaks, plain.memory) == ((), ())

@@ -79,6 +79,14 @@ def test_the_page_of_a_wide_run_is_whole(tmp_path: Path) -> None:
     )
 
 
+def test_who_keeps_warm_workers_waiting_is_named(tmp_path: Path) -> None:
+    warm = {"role": "drafter", "warm_s": 2.0, "waited_s": {"strategy_lock": 1.5}, "waited_on_s": {}}
+    write_folder(tmp_path, [row(Scenario(), 0, workers={"<b>": warm})])
+    _, found = made(tmp_path)
+    assert "<b> is busy 25 % of the time once all are warm: it waits 75 % of its time for the strategy's lock." in found.shown
+    assert "Where the time of warm workers went" in found.shown
+
+
 def test_what_scrolls_can_be_reached_with_the_keyboard(tmp_path: Path) -> None:
     _, document = made(wide_folder(tmp_path / "run"))
     scrolling = [attributes for tag, attributes in document.tags if tag == "pre" or attributes.get("class") == "scroll"]

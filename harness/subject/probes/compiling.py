@@ -73,7 +73,9 @@ class CompileLockProbe(Quiet):
         self._threads = scope.threads
         self._points = scope.points
         self._adapter = CompileLock()
+        self._trial = scope.trial
         self._wait = Wait("torch's compile lock", self._owner)
+        self._began: dict[int, int] = {}  # by thread
 
     def install(self) -> str:
         """Replaces the lock by one that says what happens to it."""
@@ -84,13 +86,17 @@ class CompileLockProbe(Quiet):
 
     def compile_lock_wait(self) -> None:
         """Contended: about to wait."""
-        self._log.emit("compile_lock.wait")
+        self._began[self._threads.current().ident] = self._log.emit("compile_lock.wait")
         self._points.reach("compile_lock.wait")
         self._points.blocked(self._wait)
 
     def compile_lock_acquired(self) -> None:
         """Taken, outermost level."""
-        self._log.emit("compile_lock.acquired")
+        at = self._log.emit("compile_lock.acquired")
+        thread = self._threads.current()
+        began = self._began.pop(thread.ident, None)
+        if began is not None:
+            self._trial.waited(thread.worker, "compile_lock", began, at)
         self._points.unblocked()
         self._points.reach("compile_lock.acquired")
 

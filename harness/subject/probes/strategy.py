@@ -11,6 +11,9 @@ from ..identity import Threads
 from ..schedules.base import BARRIER, LOCK, Wait
 from .base import Quiet, Scope
 
+BY_LOCK, BY_BARRIER = "strategy_lock", "strategy_barrier"
+"""What a worker is said to have waited for (`waited_s`)."""
+
 
 @dataclass
 class LockSums:
@@ -29,6 +32,7 @@ class StrategyProbe(Quiet):
 
     def __init__(self, scope: Scope) -> None:
         self._log = scope.log
+        self._trial = scope.trial
         self._threads = scope.threads
         self._points = scope.points
         self._name = scope.scenario.lock
@@ -54,7 +58,9 @@ class StrategyProbe(Quiet):
             self._began[ident, lock, "wait"] = at
         elif event in ("acquired", "barrier.leave"):
             sums.taken += 1
-            sums.wait_ns += at - self._began.pop((ident, lock, "wait"), at)
+            began = self._began.pop((ident, lock, "wait"), at)
+            sums.wait_ns += at - began
+            self._trial.waited(worker, BY_BARRIER if barrier else BY_LOCK, began, at)
             self._began[ident, lock, "hold"] = at
         elif event == "released":
             sums.hold_ns += at - self._began.pop((ident, lock, "hold"), at)

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from harness.analysis.resample import median_interval
+from harness.analysis.warm_time import Spent, why_idle
 from harness.control.conclusion import conclude
 from harness.control.results import read_environment, read_rows
 from harness.core.matrix import load_matrix
@@ -94,14 +95,21 @@ def matrix(folder: Path) -> Figure:
 def busy(folder: Path) -> Figure:
     """By devices and CUDA-graph setting: the least busy drafter's share of its warm time, and who it waited for."""
     values: dict[str, Any] = {}
+    whys = []
     for row in rows_of(folder):
         if row["outcome"] == SKIPPED:
             continue  # two devices asked for, one there
+        spent = {name: Spent() for name in row["workers"]}
+        for name, one in row["workers"].items():
+            spent[name].add(one)
+        why = why_idle(spent)
+        whys += [f"{row['scenario']['devices']} {row['scenario']['cudagraphs']}: {why}"] if why else []
         drafters = {name: one for name, one in row["workers"].items() if one["role"] == "drafter"}
         values[f"{row['scenario']['devices']} {row['scenario']['cudagraphs']}"] = {
             "outcome": row["outcome"],
             "busy": {name: one.get("busy") for name, one in drafters.items()},
             "waited_s": {name: one.get("waited_s", {}) for name, one in drafters.items()},
+            "why": why,
             "gpu_load": row.get("gpu_load", {}),
             "tokens_per_s": row["tokens_per_s"],
         }
@@ -111,7 +119,7 @@ def busy(folder: Path) -> Figure:
         known = [share for share in one["busy"].values() if share is not None]
         parts.append(f"{name} {f'{min(known):.1%}' if known else 'unknown'} ({one['outcome']})")
     reached = bool(shares) and all(share is not None and share >= GOAL_BUSY for share in shares)
-    return Figure(", ".join(parts), values, reached)
+    return Figure("; ".join([", ".join(parts), *whys]), values, reached)
 
 
 def startup(folder: Path) -> Figure:

@@ -1,0 +1,158 @@
+"""Where warm workers' time went, and who keeps idle ones waiting: from the workers' part of rows.
+
+    spent = Spent(); spent.add(row["workers"]["drafter-0"])
+    spent.busy                                     # 0.93: the share in which it waited for nothing
+    why_idle({"drafter-0": spent, "target-0": …})  # "drafter-0 is busy 93 % …: it waits …"; "" if none is idle
+
+The time is that from when all who take steps are warm to a worker's own last good step (`harness.subject.warm_time`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BUSY = 0.95
+"""Who is busy for this share of its time is kept waiting by nobody worth naming."""
+
+ITEMS, ROOM, LOCKS, OTHERS = "items", "room", "locks", "others"
+KINDS = (ITEMS, ROOM, LOCKS, OTHERS)
+"""What is waited for: the next item, room in a queue, a lock, and the rest (barriers, waits of a workload's own)."""
+
+_KINDS = {"queue.get": ITEMS, "queue.put": ROOM, "strategy_lock": LOCKS, "compile_lock": LOCKS}
+_LOCKS = {"strategy_lock": "the strategy's lock", "compile_lock": "torch's compile lock, so something still compiles"}
+LITTLE = 0.1
+"""A share that explains nothing."""
+
+MOST_SAID = 6
+_MOST = 1e15
+_MOST_NAMES = 64
+
+
+@dataclass
+class Spent:
+    """One worker's time, of any number of trials. Seconds."""
+
+    role: str = ""
+    warm: float = 0.0
+    waited: dict[str, float] = field(default_factory=dict)  # what for
+    room_of: dict[str, float] = field(default_factory=dict)  # whose queue it waited to fill
+
+    def add(self, worker: Mapping[str, Any]) -> None:
+        """One trial's account of it, as far as that can be read; one of an older harness says nothing."""
+        warm = worker.get("warm_s")
+        if not _is_seconds(warm) or not warm:
+            return
+        self.role = str(worker.get("role", ""))[:40]
+        self.warm += warm
+        for what, seconds in _seconds(worker.get("waited_s")):
+            self._count(self.waited, what, min(seconds, warm))
+        on = worker.get("waited_on_s")
+        for whom, seconds in _seconds(on.get("queue.put") if isinstance(on, dict) else None):
+            self._count(self.room_of, whom, min(seconds, warm))
+
+    def join(self, other: Spent) -> None:
+        """Another's account, of the same name in another scenario."""
+        self.role = self.role or other.role
+        self.warm += other.warm
+        for into, more in ((self.waited, other.waited), (self.room_of, other.room_of)):
+            for name, seconds in more.items():
+                self._count(into, name, seconds)
+
+    @staticmethod
+    def _count(into: dict[str, float], name: str, seconds: float) -> None:
+        if name in into or len(into) < _MOST_NAMES:
+            into[name] = into.get(name, 0.0) + seconds
+
+    def share(self, kind: str) -> float:
+        """The share of the time in which it waited for that kind."""
+        found = sum(seconds for what, seconds in self.waited.items() if _KINDS.get(what, OTHERS) == kind)
+        return min(1.0, found / self.warm) if self.warm else 0.0
+
+    @property
+    def busy(self) -> float:
+        """The share in which it waited for nothing."""
+        return max(0.0, 1 - sum(map(self.share, KINDS)))
+
+
+def why_idle(workers: Mapping[str, Spent]) -> str:
+    """Who of those who take steps is idle, and what keeps them so; "" where none is, or nothing is known."""
+    known = {name: spent for name, spent in workers.items() if spent.warm}
+    steppers = {name: spent for name, spent in known.items() if spent.role == "drafter"} or known
+    idle = {name: spent for name, spent in steppers.items() if spent.busy < BUSY}
+    if not idle:
+        return ""
+    shares = {kind: sum(spent.share(kind) for spent in idle.values()) / len(idle) for kind in KINDS}
+    kind = max(KINDS, key=shares.__getitem__)
+    one = len(idle) == 1
+    waits = f"{'it waits' if one else 'they wait'} {_percent(shares[kind])} of {'its' if one else 'their'} time"
+    busy = _range([spent.busy for spent in idle.values()])
+    who = f"{names_of(sorted(idle))} {'is' if one else 'are'} busy {busy} of the time once all are warm"
+    return f"{who}: {waits} for {_cause(kind, idle, known)}"
+
+
+def _cause(kind: str, idle: Mapping[str, Spent], known: Mapping[str, Spent]) -> str:
+    if kind == ITEMS:
+        return "items" + _why_no_items({name: spent for name, spent in known.items() if spent.role == "target"})
+    if kind == ROOM:
+        return f"room in {_queues(idle.values())}"
+    waited = _sums(one.waited for one in idle.values())
+    most = max((what for what in waited if _KINDS.get(what, OTHERS) == kind), key=waited.__getitem__)
+    if kind == LOCKS:
+        return _LOCKS[most]
+    return "the others at a barrier" if "barrier" in most else most
+
+
+def _why_no_items(targets: Mapping[str, Spent]) -> str:
+    if not targets:
+        return ""  # of several processes their own accounts are all there is
+    shares = {kind: sum(spent.share(kind) for spent in targets.values()) / len(targets) for kind in KINDS}
+    kind = max(KINDS, key=shares.__getitem__)
+    if shares[kind] < LITTLE:
+        busy = _range([spent.busy for spent in targets.values()])
+        return f", and the targets are busy {busy} of theirs: more of them, or faster ones, would make more"
+    if kind == ROOM:
+        told = f", while the targets wait {_percent(shares[kind])} of theirs for room in {_queues(targets.values())}"
+        return f"{told}: a greater queue_depth would let them go on"
+    return f", and the targets wait {_percent(shares[kind])} of theirs for {_cause(kind, targets, targets)}"
+
+
+def _queues(spent: Iterable[Spent]) -> str:
+    """Of those that were waited for, the ones that make up most of it."""
+    sums = _sums(one.room_of for one in spent)
+    shown = [name for name in sorted(sums) if sums[name] >= LITTLE * sum(sums.values())]
+    return f"the queue{'s' if len(shown) > 1 else ''} of {names_of(shown)}" if shown else "a queue"
+
+
+def _sums(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, seconds in part.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return found
+
+
+def names_of(names: Sequence[str]) -> str:
+    """`a, b and c`; of many the first ones and how many more."""
+    shown = list(names[:MOST_SAID]) + ([f"{len(names) - MOST_SAID} more"] if len(names) > MOST_SAID else [])
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = _percent(min(shares)), _percent(max(shares))
+    return low if low == high else f"{low.removesuffix(' %')} – {high}"
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def _seconds(value: object) -> list[tuple[str, float]]:
+    """The entries of a table that are times, where it is a table."""
+    entries = value.items() if isinstance(value, dict) else ()
+    return [(str(name)[:60], float(seconds)) for name, seconds in entries if _is_seconds(seconds)]

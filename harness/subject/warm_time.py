@@ -1,0 +1,70 @@
+"""What a worker waited for once all were warm: from the last first good step of those who take steps to its own last one.
+
+A wait belongs to the good step that it comes before, so what a worker waits for after its last step, when there is nothing
+left to do, is no one's. Only its own thread and, while that waits in backward, the engine's write here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Waited = dict[tuple[str, str], int]
+"""(what for, for whom; "" where that is nobody in particular) → ns."""
+
+
+@dataclass
+class WarmTime:
+    """One worker's. `since_ns`: when all were warm; `until_ns`: the end of its last good step since then."""
+
+    since_ns: int | None = None
+    until_ns: int | None = None
+    waited: Waited = field(default_factory=dict)
+    _pending: Waited = field(default_factory=dict)
+
+    def wait(self, what: str, whom: str, began_ns: int, ended_ns: int, warm_ns: int | None) -> None:
+        """A wait has ended; `warm_ns`: since when all are warm, None: they are not."""
+        if warm_ns is None:
+            return
+        self.since_ns = warm_ns
+        counted = ended_ns - max(began_ns, warm_ns)
+        if counted > 0:
+            self._pending[what, whom] = self._pending.get((what, whom), 0) + counted
+
+    def step(self, at_ns: int, warm_ns: int | None) -> None:
+        """A good step has ended."""
+        if warm_ns is None or at_ns <= warm_ns:
+            self._pending.clear()
+            return
+        self.since_ns, self.until_ns = warm_ns, at_ns
+        for key, ns in self._pending.items():
+            self.waited[key] = self.waited.get(key, 0) + ns
+        self._pending.clear()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long; None: it took no step in that time."""
+        return None if self.until_ns is None or self.since_ns is None else (self.until_ns - self.since_ns) / 1e9
+
+    def as_json(self) -> dict[str, Any]:
+        """`warm_s`, `waited_s` by what, `waited_on_s` by what and whom, `busy`: the share in which it waited for nothing."""
+        waited: dict[str, float] = {}
+        on: dict[str, dict[str, float]] = {}
+        for (what, whom), ns in self.waited.items():
+            waited[what] = waited.get(what, 0.0) + ns / 1e9
+            if whom:
+                on.setdefault(what, {})[whom] = ns / 1e9
+        warm = self.seconds
+        busy = max(0.0, 1 - sum(waited.values()) / warm) if warm else None
+        return {"warm_s": warm, "waited_s": waited, "waited_on_s": on, "busy": busy}
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """The account of a worker's own process, as `as_json` there said it."""
+        if told["warm_s"] is None:
+            return
+        self.since_ns, self.until_ns = 0, int(told["warm_s"] * 1e9)
+        for what, seconds in told["waited_s"].items():
+            whom = told["waited_on_s"].get(what, {})
+            self.waited.update({(what, name): int(part * 1e9) for name, part in whom.items()})
+            self.waited[what, ""] = int((seconds - sum(whom.values())) * 1e9)
