@@ -22,7 +22,7 @@ from harness.core.errors import UserError
 
 from .caches import OWN, begin_with
 from .evidence import pyspy_dump, wait_for_stacks, why_stuck
-from .gpu_load import GpuLoad
+from .gpu_load import GpuLoad, warm_window
 from .host_memory import killed_for_memory
 from .request import Executor, OnStart, Row, TrialRequest
 from .rows import Ending, trial_row
@@ -230,7 +230,7 @@ class LocalExecutor:
         row = trial_row(
             request, Ending(status, running.how, wall, start, text or running.why, for_memory, running.cycle)
         )
-        if load := self._gpus.end(request.trial_id):
+        if load := self._gpus.end(request.trial_id, warm_window(row)):
             row["gpu_load"] = load
         self._on_row(row)
 

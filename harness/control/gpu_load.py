@@ -10,18 +10,38 @@ import importlib.util
 import os
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 EVERY_S = 0.25
 
 
+Window = tuple[float, float]
+"""From when to when, in seconds of `time.perf_counter`, which is one clock for all processes on Linux."""
+
+
 @dataclass
 class _Series:
-    """Of one device in one trial: percent of the time in which a kernel ran, and bytes in use."""
+    """Of one device in one trial: (when, percent of the time in which a kernel ran), and bytes in use."""
 
-    busy: list[int] = field(default_factory=list)
+    busy: list[tuple[float, int]] = field(default_factory=list)
     most_bytes: int = 0
+
+    def measures(self, warm: Window | None) -> dict[str, Any]:
+        """Shares of time in which a kernel ran: mean and highest, and the mean in the window, where that has a sample."""
+        shares = [share / 100 for _, share in self.busy]
+        found = {
+            "busy_mean": round(sum(shares) / len(shares), 3),
+            "busy_most": max(shares),
+            "most_bytes": self.most_bytes,
+            "samples": len(shares),
+        }
+        # A sample is of a stretch of time before it: the first one in the window may be of what was before.
+        inside = [share / 100 for at, share in self.busy if warm is not None and warm[0] + EVERY_S <= at <= warm[1]]
+        if inside:
+            found |= {"busy_warm": round(sum(inside) / len(inside), 3), "samples_warm": len(inside)}
+        return found
 
 
 class GpuLoad:
@@ -31,6 +51,7 @@ class GpuLoad:
         self._nvml: Any = None
         self._unavailable = ""
         self._handles: dict[int, Any] = {}
+        self._refused: dict[int, str] = {}  # device → why it says nothing
         self._series: dict[str, dict[int, _Series]] = {}
         self._next = 0.0
 
@@ -50,28 +71,27 @@ class GpuLoad:
             handle = self._handle(number)
             if handle is None:
                 continue
-            busy = int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-            used = int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used)
+            try:
+                busy = int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+                used = int(self._nvml.nvmlDeviceGetMemoryInfo(handle).used)
+            except self._nvml.NVMLError as error:  # a part of a device (MIG) has no load of its own
+                self._handles[number] = None
+                self._refused[number] = str(error)
+                continue
+            at = time.perf_counter()
             for series in self._series.values():
                 if number in series:
-                    series[number].busy.append(busy)
+                    series[number].busy.append((at, busy))
                     series[number].most_bytes = max(series[number].most_bytes, used)
 
-    def end(self, trial: str) -> dict[str, Any]:
-        """By device: mean and highest share of time in which it was busy, highest memory in use, how many samples."""
+    def end(self, trial: str, warm: Window | None = None) -> dict[str, Any]:
+        """By device: mean and highest share of time in which it was busy, highest memory in use, how many samples; and the
+        mean in the window `warm`."""
         found = self._series.pop(trial, {})
         if self._unavailable:
             return {"unavailable": self._unavailable}
-        return {
-            f"cuda:{number}": {
-                "busy_mean": round(sum(series.busy) / len(series.busy) / 100, 3),
-                "busy_most": max(series.busy) / 100,
-                "most_bytes": series.most_bytes,
-                "samples": len(series.busy),
-            }
-            for number, series in found.items()
-            if series.busy
-        }
+        refused = {f"cuda:{number}": {"unavailable": self._refused[number]} for number in found if number in self._refused}
+        return refused | {f"cuda:{number}": one.measures(warm) for number, one in found.items() if one.busy}
 
     def close(self) -> None:
         """Done with NVML."""
@@ -105,6 +125,17 @@ class GpuLoad:
             except self._nvml.NVMLError:
                 self._handles[number] = None
         return self._handles[number]
+
+
+def warm_window(row: Mapping[str, Any]) -> Window | None:
+    """From when all who take steps were warm to the last good step of any worker; None where a row does not say."""
+    began, startup = row.get("facts", {}).get("clock_start_ns"), row.get("startup_s")
+    lasted = [one.get("warm_s") for one in row.get("workers", {}).values()]
+    known = [seconds for seconds in lasted if isinstance(seconds, int | float)]
+    if not isinstance(began, int) or not isinstance(startup, int | float) or not known:
+        return None
+    warm = began / 1e9 + startup
+    return warm, warm + max(known)
 
 
 def visible_device(number: int, visible: str | None) -> int | str:

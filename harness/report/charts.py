@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.warm_time import KINDS, Spent, why_idle
@@ -11,7 +11,7 @@ from harness.core.axes import Value
 from harness.report.plot import Plot, plot
 from harness.report.spans import COMPILE_LOCK, REGION, WAIT, Story
 from harness.report.speed import STRATEGY
-from harness.report.tallies import NO_WORKER, LockTime, Tallies, Work
+from harness.report.tallies import NO_WORKER, Load, LockTime, Tallies, Work
 from harness.report.text import clip
 from harness.report.wording import number
 
@@ -65,6 +65,18 @@ class Warm:
 
 
 @dataclass(frozen=True)
+class Device:
+    """How busy a device was under one strategy, in percent, seen from outside; means of trials."""
+
+    strategy: str
+    device: str
+    warm: Bar
+    whole: Bar
+    memory: str
+    trials: int
+
+
+@dataclass(frozen=True)
 class Peak:
     """A device's largest peaks under one strategy."""
 
@@ -85,6 +97,7 @@ class Charts:
     locks: tuple[LockRow, ...]
     warm: tuple[Warm, ...]
     idle: tuple[tuple[str, str], ...]
+    devices: tuple[Device, ...]
 
 
 def charts_of(
@@ -94,20 +107,46 @@ def charts_of(
     names: Mapping[str, str],
 ) -> Charts:
     """`tallies` and `values` by scenario id; `stories`: of trials that ended well; `names`: scenario id → short name."""
+    kind_of = kinds_of(values.values())
     by_lock: dict[str, list[Tallies]] = {}
     for scenario, found in tallies.items():
         if found.trials and scenario in values:
-            by_lock.setdefault(clip(str(values[scenario][STRATEGY]), LONGEST_NAME), []).append(found)
+            by_lock.setdefault(kind_of(values[scenario]), []).append(found)
     shown = _one_a_strategy(stories)
     return Charts(
         _steps(shown, names),
         _memory(shown, names),
         _peaks(by_lock),
         tuple(_work(by_lock, what) for what in ("compiles", "dense_calls")),
-        _locks(by_lock, stories),
+        _locks(by_lock, _compile_lock(stories, kind_of)),
         _warm(by_lock),
         _idle(tallies, values, names),
+        _devices(by_lock),
     )
+
+
+KindOf = Callable[[Mapping[str, Value]], str]
+
+_APART = ("cache", "schedule")
+"""Axes of which different values are never added up: what a trial with warm caches takes says nothing of one with cold ones."""
+
+
+def kinds_of(scenarios: Iterable[Mapping[str, Value]]) -> KindOf:
+    """How scenarios are told apart where trials are added up: by their strategy, and of `_APART` by what varies here."""
+    seen = list(scenarios)
+    varying = [axis for axis in _APART if len({str(one[axis]) for one in seen}) > 1]
+
+    def kind_of(scenario: Mapping[str, Value]) -> str:
+        parts = [f"{axis}={_without_seed(str(scenario[axis]))}" for axis in varying]
+        return clip(", ".join([str(scenario[STRATEGY]), *parts]), LONGEST_NAME)
+
+    return kind_of
+
+
+def _without_seed(schedule: str) -> str:
+    """`delays:*:dense` of `delays:7:dense`: schedules that differ by their seed are of one kind."""
+    kind, *parts = schedule.split(":")
+    return ":".join([kind, *("*" if n == 0 and part.isdigit() else part for n, part in enumerate(parts))])
 
 
 def _one_a_strategy(stories: Sequence[tuple[Row, Story]]) -> list[tuple[Row, Story]]:
@@ -197,10 +236,11 @@ def _count(work: Work, what: str) -> int:
     return work.compiles if what == "compiles" else work.dense_calls
 
 
-def _locks(by_lock: Mapping[str, Sequence[Tallies]], stories: Sequence[tuple[Row, Story]]) -> tuple[LockRow, ...]:
+def _locks(
+    by_lock: Mapping[str, Sequence[Tallies]], of_torch: Mapping[str, tuple[int, LockTime]]
+) -> tuple[LockRow, ...]:
     """The strategy's locks of all trials; torch's compile lock of those good trials whose event logs were read."""
     found: list[tuple[str, str, int, LockTime]] = []
-    of_torch = _compile_lock(stories)
     for strategy, parts in by_lock.items():
         trials = sum(part.trials for part in parts)
         sums: dict[str, LockTime] = {}
@@ -257,14 +297,28 @@ def _idle(
     return tuple((name, why) for name, why in said if why)[:MOST_IDLE]
 
 
+def _devices(by_lock: Mapping[str, Sequence[Tallies]]) -> tuple[Device, ...]:
+    found = []
+    for lock, parts in by_lock.items():
+        together: dict[str, Load] = {}
+        for part in parts:
+            for device, load in part.load.items():
+                together.setdefault(device, Load()).join(load)
+        for device, load in sorted(together.items()):
+            warm = _bar(100 * load.warm / load.warm_trials, 100.0) if load.warm_trials else Bar("–", "")
+            whole = _bar(100 * load.whole / load.trials, 100.0)
+            found.append(Device(lock, clip(device, 40), warm, whole, number(load.most_bytes / GIB), load.trials))
+    return tuple(found[:MOST_ROWS])
+
+
 def _lock_name(name: str) -> str:
     return "the strategy's lock" if name == "strategy" else f"the strategy's {clip(name, LONGEST_NAME)}"
 
 
-def _compile_lock(stories: Sequence[tuple[Row, Story]]) -> dict[str, tuple[int, LockTime]]:
+def _compile_lock(stories: Sequence[tuple[Row, Story]], kind_of: KindOf) -> dict[str, tuple[int, LockTime]]:
     found: dict[str, tuple[int, LockTime]] = {}
     for row, story in stories:
-        strategy = str(row["scenario"][STRATEGY])
+        strategy = kind_of(row["scenario"])
         trials, time = found.get(strategy, (0, LockTime()))
         waits = [s for lane in story.lanes for s in lane.spans if s.kind == WAIT and s.name == COMPILE_LOCK]
         held = sum(hold.end - hold.start for hold in story.held.get(COMPILE_LOCK, ()))

@@ -73,6 +73,7 @@ class Sounder:
             "oracles": _texts(raw.get("oracles")),
             "locks": _sums(raw.get("locks")),
             "memory": _sums(raw.get("memory")),
+            "gpu_load": _sums(raw.get("gpu_load")),
             "schedule": dict_of(raw.get("schedule")),
             "evidence": [_name(name) for name in list_of(raw.get("evidence"))[:MOST_EVIDENCE]],
             **{name: count_of(raw.get(name)) for name in ("steps_ok", "steps_failed", "steps_expected")},

@@ -36,6 +36,25 @@ class LockTime:
 
 
 @dataclass
+class Load:
+    """Of a device, seen from outside: sums of trials' mean shares of time in which it was busy, and how many trials."""
+
+    warm: float = 0.0
+    warm_trials: int = 0
+    whole: float = 0.0
+    trials: int = 0
+    most_bytes: float = 0.0
+
+    def join(self, other: Load) -> None:
+        """Those of further trials."""
+        self.warm += other.warm
+        self.warm_trials += other.warm_trials
+        self.whole += other.whole
+        self.trials += other.trials
+        self.most_bytes = max(self.most_bytes, other.most_bytes)
+
+
+@dataclass
 class Tallies:
     """Of one scenario. `memory`: device → (allocated, reserved), the largest peaks in bytes."""
 
@@ -44,6 +63,7 @@ class Tallies:
     locks: dict[str, LockTime] = field(default_factory=dict)
     memory: dict[str, tuple[float, float]] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
+    load: dict[str, Load] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Count one trial's row, which must be sound."""
@@ -70,6 +90,12 @@ class Tallies:
             known = _at(self.memory, device, (0.0, 0.0))
             fresh = (peaks.get("peak_allocated", 0.0), peaks.get("peak_reserved", 0.0))
             self.memory[device] = (max(known[0], fresh[0]), max(known[1], fresh[1]))
+
+        for device, seen in row["gpu_load"].items():
+            if "busy_mean" in seen:
+                warm = seen.get("busy_warm")
+                fresh_load = Load(warm or 0.0, int(warm is not None), seen["busy_mean"], 1, seen.get("most_bytes", 0.0))
+                _at(self.load, device, Load()).join(fresh_load)
 
     def _work(self, name: str, part: Work) -> None:
         work = _at(self.work, name, Work())

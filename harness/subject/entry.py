@@ -283,7 +283,12 @@ class _Run:
                 **({"memory": memory} if memory else {}),
                 "dropped_events": dict(self.log.dropped),
                 **({"schedule": schedule} if schedule else {}),
-                "facts": {**self.facts, **self.context.usage(), **self.context.facts},
+                "facts": {
+                    "clock_start_ns": self.log.start_ns,
+                    **self.facts,
+                    **self.context.usage(),
+                    **self.context.facts,
+                },
             },
             torch_version="" if torch is None else str(torch.__version__),
         )

@@ -192,7 +192,6 @@ class OneDrafter:
     def check(self) -> list[str]:
         """Nothing is amiss; what the other side needs for its account is put down."""
         tally = self._ctx.trial.tally(self._drafter.name)
-        self._ctx.fact("", "clock_start_ns", self._ctx.log.start_ns)
         self._ctx.fact("", "steps", tally.steps)
         return []
 

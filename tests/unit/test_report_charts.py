@@ -142,6 +142,30 @@ def test_of_an_older_harness_s_rows_nothing_is_said() -> None:
     assert (found.warm, found.idle) == ((), ())
 
 
+def test_the_load_of_a_device_is_a_mean_of_trials_once_warm_and_whole() -> None:
+    loads = [
+        {"cuda:0": {"busy_mean": 0.1, "busy_most": 0.9, "busy_warm": 0.8, "most_bytes": 2.0 * 2**30, "samples": 9}},
+        {"cuda:0": {"busy_mean": 0.3, "busy_most": 0.9, "busy_warm": 0.6, "most_bytes": 4.0 * 2**30, "samples": 9}},
+        {"cuda:0": {"busy_mean": 0.2, "busy_most": 0.2, "most_bytes": 0, "samples": 9}, "cuda:1": {"unavailable": "MIG"}},
+        {"unavailable": "nvidia-ml-py is not installed"},
+    ]
+    rows = [row(None, n, workers={"d": worker(1)}, gpu_load=load) for n, load in enumerate(loads)]
+    [found] = charts((Scenario(), tallied(rows))).devices
+    assert (found.device, found.warm.text, found.warm.length, found.whole.text) == ("cuda:0", "70", "70.0", "20")
+    assert (found.memory, found.trials) == ("4.0", 3)
+
+
+def test_cold_and_warm_caches_and_schedules_are_not_added_up() -> None:
+    cold, warm_cache = Scenario(), Scenario(cache="warm")
+    seven, eight = Scenario(schedule="delays:7:dense"), Scenario(schedule="delays:8:dense")
+    found = charts(*((one, tallied([row(one, 0, workers={"d": worker(n)})])) for n, one in enumerate((cold, warm_cache), 1)))
+    assert [(lock, bars[0].text) for lock, bars in found.work[0].rows] == [("none, cache=cold", "1"), ("none, cache=warm", "2")]
+    found = charts(*((one, tallied([row(one, 0, workers={"d": worker(n)})])) for n, one in enumerate((cold, seven, eight), 1)))
+    assert [(lock, bars[0].text) for lock, bars in found.work[0].rows] == [
+        ("none, schedule=none", "1"), ("none, schedule=delays:*:dense", "2.50"),
+    ]  # fmt: skip
+
+
 def test_memory_is_shown_where_it_was_measured_and_nowhere_else() -> None:
     plain = charts((Scenario(), tallied([row(None, 0, workers={"drafter-0": worker(1)})])))
     assert (plain.peaks, plain.memory) == ((), ())
