@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-WaitsFor = str | Sequence[str] | Callable[[], Sequence[str]]
+WaitsFor = str | Sequence[str] | Callable[[], str | Sequence[str] | None] | None
 """A worker, some workers, or a function that says which: it must not wait, and says () once nobody is in the way."""
 
 
@@ -84,7 +84,10 @@ class Context(Protocol):
         ...
 
     def finding(self, worker: str, label: str, text: str) -> None:
-        """Something is wrong that raised no exception: ``label`` of the outcome labels, ``text`` one line."""
+        """Something is wrong that raised no exception: ``label`` of ``harness.core.outcome.FAILURES``, ``text`` one line.
+
+        Raises ValueError: no such label.
+        """
         ...
 
     def waiting(
@@ -96,6 +99,9 @@ class Context(Protocol):
         lock. ``on``: the workers who can end the wait, or a function that says who can now; none: not known. An
         attribute ``whom`` of the function names the one worker that it can ever name, for the report.
         ``any_of``: one of them is enough (the producers of a queue).
+
+        Nothing but the wait belongs inside. The function is asked from other threads, at any moment: it takes no lock, and
+        where it raises, nobody is known to wait for.
         """
         ...
 

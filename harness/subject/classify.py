@@ -48,6 +48,14 @@ class Fault:
     fingerprint: str
 
 
+def words_of(error: BaseException) -> str:
+    """What it says; of one whose own text raises, that."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - the trial's error is the one whose text this was to be
+        return f"<no text: {type(error).__name__}.__str__ raised {type(broken).__name__}>"
+
+
 def chain(error: BaseException) -> list[BaseException]:
     """The exception and its causes, outermost first; torch wraps what a backend or a compile raised."""
     found: list[BaseException] = []
@@ -79,7 +87,7 @@ def torch_frame(error: BaseException) -> str:
 def classify(error: BaseException) -> Fault:
     """Label and fingerprint of an exception that left a step, a warm-up or a worker."""
     kind = type(error).__name__
-    message = str(error)
+    message = words_of(error)
     found = [label for link in chain(error) if (label := _label_of(link)) != "error"]
     label = found[0] if found else "error"
     if label in _AFTER_OUT_OF_MEMORY and "out_of_memory" in found:
@@ -92,7 +100,7 @@ def classify(error: BaseException) -> Fault:
 def _label_of(error: BaseException) -> str:
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out_of_memory"
-    message = str(error)
+    message = words_of(error)
     for piece, label in _MESSAGES:
         if piece in message:
             return label

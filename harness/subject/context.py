@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+from harness.core.errors import nearest
+from harness.core.outcome import FAILURES
 from harness.core.points import DOCS, REGION_NAMES
 from harness.core.workload import WaitsFor
 from harness.locks import Strategy
@@ -88,9 +92,10 @@ class _Waiting:
         context = self._context
         self._thread.waits = self._before
         if context.points.on:
-            context.points.unblocked()
+            context.points.unblocked()  # or it waits for what it did before
         ended = context.log.emit("wait.exit", f',"what":{text(self._wait.what)}')
-        context.trial.waited(self._thread.worker, self._wait.what, self._began, ended, self._whom)
+        if self._before is None:  # a wait within a wait is a part of it
+            context.trial.waited(self._thread.worker, self._wait.what, self._began, ended, self._whom)
 
 
 class TrialContext:
@@ -129,9 +134,10 @@ class TrialContext:
         return {"regions": [name for name in REGION_NAMES if name in self._entered], "keyed": self._keyed}
 
     def step(self, worker: str, tokens: int, loss: float | None) -> None:
-        """A good step ended: `tokens` real tokens of its item, `loss` its value."""
+        """A good step ended: `tokens` real tokens of its item, `loss` its value. Raises TypeError for what is no number."""
+        tokens, loss = operator.index(tokens), None if loss is None else float(loss)
         thread = self.threads.current()
-        shown = "null" if loss is None or not math.isfinite(loss) else repr(float(loss))
+        shown = "null" if loss is None or not math.isfinite(loss) else repr(loss)
         at = self.log.emit("step.done", f',"step":{thread.step},"tokens":{tokens},"loss":{shown}')
         thread.step += 1
         thread.collision = None
@@ -170,7 +176,13 @@ class TrialContext:
                 self.trial.problems.append((at, "no_grad", found))
 
     def finding(self, worker: str, label: str, text: str) -> None:
-        """Something is wrong that raised no exception; the worker's first finding of a label is kept."""
+        """Something is wrong that raised no exception; the worker's first finding of a label is kept.
+
+        Raises ValueError: no trial can have that label.
+        """
+        if label not in FAILURES:
+            hint = nearest(label, FAILURES) or f"; there are {', '.join(FAILURES)}"
+            raise ValueError(f'finding: no outcome is called "{label}"{hint}')
         tally = self.trial.tally(worker)
         known = f"finding_{label}"
         if known not in tally.facts:
@@ -186,7 +198,7 @@ class TrialContext:
         self, worker: str, what: str, on: WaitsFor = (), *, any_of: bool = False
     ) -> AbstractContextManager[None]:
         """Around a wait of the workload's own; see the protocol."""
-        wait = Wait(what, on if callable(on) else _always(on), any_of=any_of, kind=_KINDS.get(what, LOCK))
+        wait = Wait(what, self._asks(on, what) if callable(on) else _always(on), any_of=any_of, kind=_KINDS.get(what, LOCK))
         # A function is not asked here: it may want a lock that this thread holds.
         whom = on if isinstance(on, str) else str(getattr(on, "whom", ""))
         return _Waiting(self, wait, on if isinstance(on, str) else worker, whom)
@@ -196,12 +208,28 @@ class TrialContext:
         self.points.reach(f"mark.{name}")
 
 
+    def _asks(self, on: Callable[[], str | Iterable[str] | None], what: str) -> Callable[[], Sequence[str] | None]:
+        """A function of the workload's, as the watchdog and schedules can ask it: one that raises does not know."""
+
+        def members() -> Sequence[str] | None:
+            try:
+                found = on()
+                return None if found is None else (found,) if isinstance(found, str) else tuple(found)
+            except Exception:  # noqa: BLE001 - on whichever thread asks, which is not the one that waits
+                if "waiting_raised" not in self.facts:
+                    self.facts["waiting_raised"] = f"{what}: {traceback.format_exc(limit=-1).strip()}"
+                    traceback.print_exc()  # into the trial's output
+                return None
+
+        return members
+
+
 def _nothing() -> None:
     return None
 
 
-def _always(on: str | Sequence[str]) -> Callable[[], Sequence[str] | None]:
-    who = (on,) if isinstance(on, str) else tuple(on)
+def _always(on: str | Sequence[str] | None) -> Callable[[], Sequence[str] | None]:
+    who = (on,) if isinstance(on, str) else tuple(on or ())
     return lambda: who or None
 
 

@@ -212,8 +212,10 @@ class _Run:
             torch_setup.apply_to_worker(self.scenario)
             worker.run()
         except BaseException as error:  # noqa: BLE001  # sys.exit too: it is an outcome, with its traceback
-            self.trial.error(error, thread, worker.name, self.log.now_ns())
-            self._stop(workload, worker)  # it did not end by the workload's own rules: nobody may wait for it
+            try:
+                self.trial.error(error, thread, worker.name, self.log.now_ns())
+            finally:
+                self._stop(workload, worker)  # it did not end by the workload's own rules: nobody may wait for it
         finally:
             self.trial.tally(worker.name).ended_ns = self.log.emit("worker.end")
             strategy.worker_done(worker.name)
@@ -230,7 +232,8 @@ class _Run:
 
     def _check(self, workload: Workload) -> None:
         try:
-            for problem in workload.check() if isinstance(workload, Checks) else ():
+            found = workload.check() if isinstance(workload, Checks) else ()
+            for problem in [found] if isinstance(found, str) else found or ():
                 self.trial.problems.append((self.log.now_ns(), "error", problem))
         except BaseException as error:  # noqa: BLE001  # recorded with its traceback, beside what the workers did
             self._failed(error, "check")

@@ -148,8 +148,9 @@ class Trial:
         return record
 
     def steppers(self) -> list[Tally]:
-        """The drafters; of a workload without any, all workers."""
-        return [t for t in self.workers.values() if t.role == "drafter"] or list(self.workers.values())
+        """The drafters; of a workload without any, all workers. Who has no role is none: a fact may be of anything."""
+        workers = [t for t in self.workers.values() if t.role]
+        return [t for t in workers if t.role == "drafter"] or workers
 
     def window(self) -> tuple[float | None, float | None]:
         """(start-up seconds, real tokens a second) over the drafters, or where there are none, over all who take steps.

@@ -144,6 +144,45 @@ def test_a_thread_that_waits_without_a_word_does_not_stop_the_others_for_ever() 
     assert max(lost) == 1  # where worker-0 was first
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_point_within_a_wait_leaves_it_a_wait(nested: bool) -> None:
+    """As an operation of torch's in the argument of a queue's put is one, or a wait within another: the thread is taken for
+    running otherwise, and once it blocks all others wait for it until the silence is over."""
+
+    class Handing:
+        def __init__(self) -> None:
+            self._given, self._done = threading.Event(), 0
+
+        def workers(self, ctx: Context) -> list[Worker]:
+            return [
+                Worker("worker-0", "worker", "cpu", partial(self._take, ctx)),
+                Worker("worker-1", "worker", "cpu", partial(self._give, ctx)),
+            ]
+
+        def _take(self, ctx: Context) -> None:
+            ctx.mark("worker-0", "begin")
+            with ctx.waiting("worker-0", "the item", lambda: () if self._given.is_set() else ("worker-1",)):
+                if nested:
+                    with ctx.waiting("worker-0", "nothing", tuple):
+                        pass
+                else:
+                    ctx.mark("worker-0", "within")
+                assert self._given.wait(20)
+            self._done += 1
+
+        def _give(self, ctx: Context) -> None:
+            for n in range(4):
+                ctx.mark("worker-1", f"work-{n}")
+            self._given.set()
+
+        def racy(self) -> bool:
+            return not self._done
+
+    runs = [run(Handing, f"pct:{seed}:2:6", silent_s=1.0) for seed in range(8)]
+    assert [one.told["lost"] for one in runs] == [0] * 8
+    assert not any(one.racy for one in runs)
+
+
 @pytest.mark.parametrize("text", ["pct", "pct:1", "pct:a:2", "pct:1:0", "pct:1:2:0", "pct:1:2:3:4", "pct:-1:2", "pcd:1:2"])
 def test_a_bad_axis_value_is_one_clear_error(text: str) -> None:
     with pytest.raises(UserError, match="schedule"):

@@ -95,7 +95,7 @@ class CompileLockProbe(Quiet):
         at = self._log.emit("compile_lock.acquired")
         thread = self._threads.current()
         began = self._began.pop(thread.ident, None)
-        if began is not None:
+        if began is not None and thread.waits is None:
             self._trial.waited(thread.worker, "compile_lock", began, at)
         self._points.unblocked()
         self._points.reach("compile_lock.acquired")

@@ -60,7 +60,8 @@ class StrategyProbe(Quiet):
             sums.taken += 1
             began = self._began.pop((ident, lock, "wait"), at)
             sums.wait_ns += at - began
-            self._trial.waited(worker, BY_BARRIER if barrier else BY_LOCK, began, at)
+            if self._threads.current().waits is None:  # else it is a part of the workload's own wait
+                self._trial.waited(worker, BY_BARRIER if barrier else BY_LOCK, began, at)
             self._began[ident, lock, "hold"] = at
         elif event == "released":
             sums.hold_ns += at - self._began.pop((ident, lock, "hold"), at)

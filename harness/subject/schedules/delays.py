@@ -106,7 +106,7 @@ class Delays:
         """It runs."""
         if self._setting == "start" and not self._over:
             with self._crew.changed:
-                self._crew.seat(thread).wait = None
+                self._crew.seat(thread).wait = thread.waits
 
     def finish(self) -> dict[str, Any]:
         """What was done to the trial; switching as before."""

@@ -94,7 +94,7 @@ class Directed:
         if self._decided is not None:
             return
         with self._crew.changed:
-            self._crew.seat(thread).wait = None
+            self._crew.seat(thread).wait = thread.waits
 
     def reach(self, point: str, thread: Thread, info: str) -> None:
         """Pass, be held, or be the next step."""
@@ -114,7 +114,7 @@ class Directed:
                 self._end_attempt(UNREACHABLE, f"{seat.at.who} came to {point} without {missed}", retry=True)
             self._order.count(seat.at)
             self._pass(seat, seat.at)
-            seat.at = None
+            seat.at = None  # `wait` stays None, too: where the point lies in one, that may be over, and must exclude nothing
 
     def finish(self) -> dict[str, Any]:
         """The order's ending, and how it came about. Lets go of everybody."""

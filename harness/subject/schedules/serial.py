@@ -83,7 +83,7 @@ class Serial:
         if self.over:
             return
         with self.crew.changed:
-            self.crew.seat(thread).wait = None
+            self.crew.seat(thread).wait = thread.waits
 
     def finish(self) -> dict[str, Any]:
         """Lets go of everybody and writes the recording."""
@@ -118,6 +118,7 @@ class Serial:
             self.crew.changed.wait(LOOK_S)
             self._mind_the_silence()
         seat.at = None
+        seat.wait = seat.thread.waits  # a wait of the workload's own that the point lies in is still to come
         if self._chosen is seat:
             self._chosen = None
 
