@@ -17,6 +17,7 @@ def why_no_rate(row: Mapping[str, Any]) -> str:
     workers = [worker for worker in (row.get("workers") or {}).values() if isinstance(worker, Mapping)]
     steppers = [worker for worker in workers if worker.get("role") == DRAFTER]
     steppers = steppers or [worker for worker in workers if worker.get("role")]
+    steppers = steppers or [worker for worker in workers if worker.get("steps_ok")]
     if not steppers:
         return ""
     counts = [int(worker.get("steps_ok") or 0) for worker in steppers]

@@ -18,7 +18,11 @@ def upstream(
     ] = None,
     hazard: Annotated[
         str | None,
-        typer.Option(metavar="HAZARD", help="Of the catalogue, where its stacks do not tell.", show_default=False),
+        typer.Option(
+            metavar="HAZARD",
+            help="Of the catalogue, where its stacks do not tell; a note says if they tell of another.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Write a bug report of a trial that failed: both stacks, the witness, versions, and a minimal script.
@@ -33,11 +37,12 @@ def upstream(
     from harness.report.files import write_whole
     from harness.report.text import visible
     from harness.report.trial_source import read_trial
-    from harness.report.upstream import upstream_text
+    from harness.report.upstream import against, upstream_text
 
     found = read_trial(trial)
     text = upstream_text(found, hazard or "")
-    for note in found.notes:
+    doubt = against(found, hazard) if hazard else ""
+    for note in [*found.notes, *([doubt] if doubt else [])]:
         print(f"note: {visible(note)}", file=sys.stderr)
     if out is None:
         emit(text)

@@ -101,7 +101,8 @@ class Context(Protocol):
         ``any_of``: one of them is enough (the producers of a queue).
 
         Nothing but the wait belongs inside. The function is asked from other threads, at any moment: it takes no lock, and
-        where it raises, nobody is known to wait for.
+        where it raises, nobody is known to wait for. A wait whose call has a time limit is part of no deadlock until that
+        has passed and the thread has taken no step.
         """
         ...
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.analysis.dumps import Dump, parse
+from harness.analysis.dumps import Dump, join, parse
 from harness.analysis.explain import Match, match
 from harness.analysis.intervals import CONFIDENCE, failure_rate_interval
 from harness.analysis.paths import without_home
@@ -100,6 +100,24 @@ def _told(trial: Trial, name: str) -> tuple[Mapping[str, Any] | None, Hazard | N
     if found and (found[0].certain or not by_row(found[0])):
         return first, found[0].hazard, found[1:]
     return first, None, found
+
+
+def against(trial: Trial, name: str) -> str:
+    """A note where a hazard was named of which nothing in the trial tells, and it tells of another for certain; else "".
+
+    Raises UserError: no hazard is called so.
+    """
+    asked, version = find(name), _version(trial)
+    raised = (one for error in trial.row["errors"] if not error["consequence"] for one in raised_of(error))
+    found = joined(match(join([Dump((), tuple(raised)), parse(trial.stacks)])), signs_of(trial.folder, trial.row))
+    if asked is _planned(trial) or any(one.hazard is asked for one in found):
+        return ""
+    possible = (one for one in found if not version or parse_specifier(one.hazard.versions).contains(version))
+    sure = next((one for one in possible if one.certain), None)
+    if sure is None:
+        return ""
+    told = f"this trial tells of {sure.hazard.id} for certain, and of {asked.id} nowhere"
+    return f"{told}: {sure.why}; without --hazard the report is of {sure.hazard.id}"
 
 
 def _planned(trial: Trial) -> Hazard | None:

@@ -1,7 +1,7 @@
 """This process's own threads as `harness.core.stuck` sees them: frames, local variables, the objects themselves.
 
-For the moment of a hang only. No code of the program is run: attributes are read from instance dictionaries and slots,
-never through properties or `__getattr__`.
+For the moment of a hang only, but for `time_limit`. No code of the program is run: attributes are read from instance
+dictionaries and slots, never through properties or `__getattr__`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from types import CodeType, FrameType, MemberDescriptorType
 from typing import Any
 
 from harness.core.stuck.cpu import asleep, cpu_ns
 from harness.core.stuck.diagnose import diagnose
+from harness.core.stuck.source import Sources
 from harness.core.stuck.views import Diagnosis, Frame, ThreadView, Value
-from harness.core.stuck.waits import machinery
+from harness.core.stuck.waits import machinery, spot
 from harness.core.waitgraph import Edge
 
 BETWEEN_LOOKS_S = 0.3
@@ -68,7 +70,7 @@ class Live:
             owner = self._owner()
             return owner if name == "owner" or not owner else self._name_of(owner) or None
         if name == "text":
-            return repr(self.value) if type(self.value) in (str, int) else None
+            return repr(self.value) if type(self.value) in (str, int, float) else None
         inside = {"parties": "_parties", "name": "name", "ident": "_ident"}.get(name)
         found = _MISSING if inside is None else _read(self.value, inside)
         return found if type(found) in (int, str) else None
@@ -179,6 +181,20 @@ def _place(frame: FrameType | None) -> tuple[tuple[int, int], ...]:
         found.append((id(frame), frame.f_lasti))
         frame = frame.f_back
     return tuple(found)
+
+
+def time_limit(ident: int) -> float | None:
+    """Seconds after which the wait that a thread stands in ends by itself: infinite when not known, None for no such limit.
+
+    It asks for variables of the standard library's own frames alone: up to Python 3.12 a frame that was asked keeps what its
+    variables were, and a program's may be large.
+    """
+    frames = [
+        frame if machinery(frame.file) else replace(frame, names=lambda _name: None)
+        for frame in frames_of(sys._current_frames().get(ident), lambda _ident: "")
+    ]
+    at = spot(ThreadView("", ident, frames), Sources(read_file))
+    return None if at is None else at.limit
 
 
 def explain_hang(name_of: Name, edges: list[Edge], leave_out: Iterable[int] = ()) -> Diagnosis:

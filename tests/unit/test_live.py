@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import queue
 import sys
 import threading
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from harness.subject.live import Live, explain_hang, frames_of, threads_now
+from harness.subject.live import Live, explain_hang, frames_of, threads_now, time_limit
 
 
 class Plain:
@@ -136,3 +140,118 @@ def test_a_name_is_given_to_an_owner_that_has_ended() -> None:
     thread.join(10)
     owner = Live(lock, lambda ident: f"name of {ident}").fact("owner name")
     assert owner == f"name of {thread.ident}"
+
+
+SECONDS = 61.5
+TAKEN = threading.Lock()
+TAKEN.acquire()  # for good: who has waited for it is left to the end of the process
+EMPTY = queue.SimpleQueue[int]()
+
+
+def from_queue() -> None:
+    queue.Queue[int]().get(timeout=SECONDS)
+
+
+def from_queue_by_place() -> None:
+    queue.Queue[int]().get(True, 62)
+
+
+def at_a_barrier_with_a_limit_of_its_own() -> None:
+    threading.Barrier(2, timeout=SECONDS).wait()
+
+
+def for_a_predicate() -> None:
+    condition = threading.Condition()
+    with condition:
+        condition.wait_for(lambda: False, SECONDS)
+
+
+def for_a_lock() -> None:
+    TAKEN.acquire(timeout=63)
+
+
+def for_a_lock_by_place() -> None:
+    TAKEN.acquire(True, 63.5)
+
+
+def for_a_lock_by_a_variable() -> None:
+    TAKEN.acquire(timeout=SECONDS)
+
+
+def from_a_queue_in_c() -> None:
+    EMPTY.get(timeout=64)
+
+
+def for_an_event_without() -> None:
+    threading.Event().wait(None)
+
+
+def for_a_lock_without() -> None:
+    TAKEN.acquire(True, -1)
+
+
+LIMITS: dict[Callable[[], None], float | None] = {
+    from_queue: SECONDS,
+    from_queue_by_place: 62.0,
+    at_a_barrier_with_a_limit_of_its_own: SECONDS,
+    for_a_predicate: SECONDS,
+    for_a_lock: 63.0,
+    for_a_lock_by_place: 63.5,
+    for_a_lock_by_a_variable: math.inf,
+    from_a_queue_in_c: 64.0,
+    for_an_event_without: None,
+    for_a_lock_without: None,
+}
+
+
+@pytest.mark.parametrize(("wait", "limit"), LIMITS.items())
+def test_the_time_limit_of_a_wait(wait: Callable[[], None], limit: float | None) -> None:
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    assert stands_in_a_wait(thread)
+    assert time_limit(thread.ident or 0) == limit
+
+
+def stands_in_a_wait(thread: threading.Thread) -> bool:
+    """Within 10 s, by two looks at its stack."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        found = next(found for found in threads_now(nobody, (), pause_s=0.05) if found.ident == thread.ident)
+        if found.still and found.asleep is not False and len(found.frames) > 2:
+            return True
+    return False
+
+
+def test_a_thread_that_waits_in_nothing_or_has_ended_has_no_limit() -> None:
+    assert time_limit(threading.get_ident()) is None
+    assert time_limit(0) is None
+
+
+def test_what_the_program_s_own_frames_hold_is_not_kept_by_a_look_for_a_limit() -> None:
+    """Up to Python 3.12 a frame whose variables were asked for keeps them until it ends or is asked again."""
+    class Large:
+        pass
+
+    lock, looked, dropped = threading.Lock(), threading.Event(), threading.Event()
+    refs: list[weakref.ref[Large]] = []
+
+    def run() -> None:
+        large = Large()
+        refs.append(weakref.ref(large))
+        lock.acquire(timeout=60)
+        del large
+        dropped.set()
+        looked.wait(60)
+
+    lock.acquire()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert stands_in_a_wait(thread)
+        assert time_limit(thread.ident or 0) == 60.0
+        lock.release()
+        assert dropped.wait(10)
+        assert refs[0]() is None
+    finally:
+        looked.set()
+        thread.join(10)

@@ -191,6 +191,53 @@ def test_a_hazard_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert script_of("dense-by-thread-config").rstrip() in Path("issue.md").read_text("utf-8")
 
 
+ANNOTATED = {
+    **FX_ERROR, "label": "graph_corrupt", "type": "KeyError", "message": "'custom'", "thread": "masker", "tracers": [],
+    "traceback": """Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/nn/attention/flex_attention.py", line 1941, in create_block_mask
+    block_mask = _create_sparse_block_from_block_mask(
+  File "/opt/venv/lib/python3.11/site-packages/torch/nn/attention/flex_attention.py", line 427, in _dense_to_ordered
+    with torch.fx.traceback.annotate({"fallback_to_eager": True}):
+  File "/opt/venv/lib/python3.11/site-packages/torch/fx/traceback.py", line 363, in annotate
+    del current_meta["custom"]
+KeyError: 'custom'
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rest", "hazard", "told"),
+    [
+        ({"errors": [ANNOTATED]}, "fx-flag-collision", "annotate-collision"),
+        ({"errors": [ANNOTATED]}, "annotate-collision", ""),
+        ({"errors": [{**ANNOTATED, "consequence": True}]}, "fx-flag-collision", ""),
+        ({"errors": [ANNOTATED], "torch": "2.11.0"}, "fx-flag-collision", ""),
+        ({"errors": [TRACED], "torch": "2.11.0"}, "rng-rewind", "fx-flag-collision-eager"),
+        ({"errors": [PLAIN], "torch": "2.11.0"}, "fx-flag-collision-backward", ""),
+        ({"errors": [ANNOTATED], "dense_calls": 4}, "dense-by-recompile-limit", ""),
+        ({"errors": [OTHER]}, "rng-rewind", ""),
+    ],
+    ids=["another", "itself", "a consequence", "not of this torch", "by the tracer", "a case of it", "by its row", "unknown"],
+)
+def test_a_named_hazard_that_the_stacks_contradict_is_told_in_a_note(
+    capsys: pytest.CaptureFixture[str], rest: dict[str, Any], hazard: str, told: str
+) -> None:
+    folder = trial([row(NONE, 0, "error", "dense", **{"torch": "2.13.0", **rest})])
+    code, out, err = upstream(capsys, str(folder), "--hazard", hazard)
+    assert code == 0
+    assert "## Why" in out, "it is written as it was asked for"
+    notes = [line for line in err.splitlines() if "for certain" in line]
+    assert len(notes) == bool(told)
+    assert not told or f"tells of {told} for certain, and of {hazard} nowhere: its message is known: " in notes[0]
+
+
+def test_the_hazard_whose_plan_a_trial_followed_is_not_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = trial([row(NONE, 0, "error", errors=[ANNOTATED], torch="2.13.0")])
+    (folder.parent.parent / "reproduce.json").write_text(json.dumps({"hazard": "fx-flag-collision"}))
+    _, _, err = upstream(capsys, str(folder), "--hazard", "fx-flag-collision")
+    assert "for certain" not in err
+
+
 def test_a_script_is_of_the_trial_s_torch_or_left_out_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [row(NONE, n, "dense", dense_calls=4, torch=torch) for n, torch in enumerate(("2.11.0+cpu", "2.14.1+cpu"))]
     folder = trial(rows)

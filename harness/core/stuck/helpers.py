@@ -7,7 +7,8 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .source import Block, Call, Sources, called, calls, held
+from .acquired import put_anew
+from .source import Ahead, Block, Call, Sources, assigned, called, calls, held
 from .views import Frame, ThreadView
 from .waits import METHODS, PLAIN_LOCKS, Spot, machinery, of_library, resolve, written
 
@@ -159,16 +160,21 @@ def could_end(
 
 
 def _ends(at: Spot, frame: Frame, names: frozenset[str], sources: Sources, same: Same) -> Iterator[str]:
-    wanted = at.written.rsplit(".", 1)[-1]
-    for call, own in _calls_ahead(frame, names, sources):
+    for ahead in _calls_ahead(frame, names, sources):
+        call = ahead.call
         assert call.base is not None
-        value = resolve(call.base, frame, sources) if own or _from_self(call.base) else None
+        value = resolve(call.base, frame, sources) if ahead.own or _from_self(call.base) else None
         place = f"{frame.place.rsplit(':', 1)[0]}:{call.line}"
+        named = bool(last_name(call.base)) and last_name(call.base) == at.written.rsplit(".", 1)[-1]
         if value is not None and at.key is not None and same.of(value.key) == same.of(at.key):
             yield place
+        elif ahead.anew:
+            # It is another object now, or none that is known; what it will be when the call is made cannot be told.
+            if named or _like(call, at.kind) or (value is not None and at.value is not None and value.kind == at.value.kind):
+                yield f"?{place}"
         elif value is None or at.key is None or not (isinstance(value.key, int) and isinstance(at.key, int)):
             # By name alone: the same name is likely the same object, another may be, if it is called as one is.
-            if wanted and last_name(call.base) == wanted:
+            if named:
                 yield place
             elif (value is None or not value.kind) and _like(call, at.kind):
                 yield f"?{place}"
@@ -186,13 +192,15 @@ def _from_self(expression: ast.expr) -> bool:
     return isinstance(expression, ast.Name) and expression.id == "self"
 
 
-def _calls_ahead(frame: Frame, names: frozenset[str], sources: Sources) -> list[tuple[Call, bool]]:
-    """(call, whether it is in the frame's own function) of these methods, from where the frame is on."""
+def _calls_ahead(frame: Frame, names: frozenset[str], sources: Sources) -> list[Ahead]:
+    """Calls of these methods, from where the frame is on, in its function and in what this calls in its file."""
     key = (frame.file, sources.start(frame), frame.line, names)
     if key not in sources.ahead:
+        blocks = [(block, own, assigned(block, frame.line if own else 0)) for block, own in _reachable(frame, sources)]
+        shared = [node for _, _, nodes in blocks for node in nodes if not isinstance(node, ast.Name)]
         sources.ahead[key] = [
-            (call, own)
-            for block, own in _reachable(frame, sources)
+            Ahead(call, own, call.base is not None and put_anew(call.base, [*nodes, *shared]))
+            for block, own, nodes in blocks
             for call in calls(block, names, frame.line if own else 0)
         ]
     return sources.ahead[key]

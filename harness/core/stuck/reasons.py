@@ -69,7 +69,7 @@ class Reasons:
         loose = at.kind == "lock" and bool(helpers) and all(has.startswith("may ") for has in helpers.values())
         kind = UNKNOWN_HOLDER if loose else at.kind
         nobody = "" if helpers or outside else nobody
-        return Wait(thread, kind, what, helpers, nobody, idle, at.key, at.timed, outside, certain)
+        return Wait(thread, kind, what, helpers, nobody, idle, at.key, at.limit is not None, outside, certain)
 
     def _callers_back(self, thread: ThreadView, at: Spot) -> dict[int, str]:
         """Threads that may end the wait once their time or a message has come: no code of the program's is on their stacks."""
@@ -101,7 +101,7 @@ class Reasons:
                 for hold in holds
             )
             if taken:
-                return Spot("lock", at.frame, value, ast.unparse(expression), expression, timed=at.timed)
+                return Spot("lock", at.frame, value, ast.unparse(expression), expression, limit=at.limit)
         return None
 
     def _not_taken_yet(self) -> list[tuple[str, Held]]:
@@ -248,7 +248,7 @@ class Reasons:
             of = f" of {parties} parties" if parties else ""
             verb = "waits" if len(names) == 1 else "wait"
             said = f"{len(names)}{of} {verb} in it ({', '.join(names)}), and no other living thread comes to it"
-            return {i: f"would come to it at {p.lstrip('?')}" for i, p in found.items()}, said
+            return {i: f"{'may' if p[0] == '?' else 'would'} come to it at {p.lstrip('?')}" for i, p in found.items()}, said
         verb = {"queue.put": "takes from it", "queue.get": "puts into it"}.get(at.kind, "ends such a wait")
         said = {
             "condition": "no living thread's code notifies it",

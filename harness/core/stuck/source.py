@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from harness.core.parsing import parse
 
@@ -24,6 +25,9 @@ _DEF = re.compile(r"(\s*)(?:async\s+)?def\s+(\w+)\s*\(")
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHERS = (*_FUNCTION, ast.ClassDef, ast.Lambda)  # their code runs in frames of its own, or not now
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, *_COMPREHENSION)
+_BINDS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,15 @@ class Call:
     node: ast.expr
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """A call that a frame still comes to. `own`: in its own function. `anew`: what its base means may change until then."""
+
+    call: Call
+    own: bool
+    anew: bool
+
+
 class Sources:
     """Blocks of files, each read and parsed once."""
 
@@ -73,7 +86,7 @@ class Sources:
         self._imports: dict[str, dict[str, tuple[str, str]]] = {}
         self._definitions: dict[str, dict[str, list[int]]] = {}
         self._starts: dict[tuple[str, str, int], int] = {}
-        self.ahead: dict[Hashable, list[tuple[Call, bool]]] = {}  # what many threads at one place are asked for
+        self.ahead: dict[Hashable, list[Ahead]] = {}  # what many threads at one place are asked for
 
     def lines(self, file: str) -> list[str]:
         """[] for a file that is not there."""
@@ -270,7 +283,7 @@ def held(
                 takes.pop(text, None)
             for own in passed_on(node, takes):  # to who may let go of it
                 takes[own] = replace(takes[own], may=True)
-    stores = [node for node in nodes if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Store)]
+    stores = [node for node in nodes if _stored(node)]
     for text, hold in takes.items():
         since = [node for node in stores if node.lineno > hold.line]
         takes[text] = replace(hold, may=hold.may or put_anew(hold.expression, since))
@@ -326,19 +339,43 @@ def called(block: Block, after: int = 0) -> list[str]:
     return list(found)
 
 
+def assigned(block: Block, after: int = 0) -> list[ast.expr]:
+    """Names, attributes and items that the block assigns from line `after` on, or in a loop that goes round it."""
+    nodes = list(own_nodes(block.body))
+    loops = _loops(nodes, after)
+    found: list[ast.expr] = []
+    for node in nodes:
+        if isinstance(node, _BINDS) and node.lineno <= after <= (node.end_lineno or 0):
+            found += [inner for inner in ast.walk(node) if _stored(inner)]  # the line may be that of a call on its right side
+        elif _stored(node) and (node.lineno >= after or _inside(loops, node.lineno)):
+            found.append(node)
+    return found
+
+
+def _stored(node: ast.AST) -> TypeGuard[ast.expr]:
+    return isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Store)
+
+
 def _ahead(block: Block, after: int) -> Iterator[ast.Call]:
     """Calls below a line, and those of a loop that goes round it; all of them for line 0."""
     nodes = list(own_nodes(block.body))
-    loops = [
+    loops = _loops(nodes, after)
+    for node in nodes:
+        if isinstance(node, ast.Call) and (node.lineno > after or _inside(loops, node.lineno)):
+            yield node
+
+
+def _loops(nodes: Iterable[ast.AST], line: int) -> list[tuple[int, int]]:
+    """(first line, last line) of the loops that the line is in."""
+    return [
         (node.lineno, node.end_lineno or node.lineno)
         for node in nodes
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno <= after <= (node.end_lineno or 0)
+        if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            line = node.lineno
-            if line > after or any(first <= line <= last for first, last in loops):
-                yield node
+
+
+def _inside(loops: Iterable[tuple[int, int]], line: int) -> bool:
+    return any(first <= line <= last for first, last in loops)
 
 
 def loops_around(block: Block, line: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ class Spot:
     """Where a thread waits. `frame`: the program's own frame; `value`: what is waited for; `written`: as it says there.
 
     `others`: further locks of the same line that it may be waiting for instead, when only the line is known.
-    `timed`: the wait has a time limit, so it ends by itself.
+    `limit`: seconds after which the wait ends by itself, as it was given; infinite when not known, None for no limit.
     """
 
     kind: str
@@ -67,7 +68,7 @@ class Spot:
     written: str
     expression: ast.expr | None = None
     others: tuple[tuple[ast.expr, Value | None], ...] = ()
-    timed: bool = False
+    limit: float | None = None
 
     @property
     def key(self) -> Hashable:
@@ -113,7 +114,7 @@ def spot(thread: ThreadView, sources: Sources) -> Spot | None:
         own = frames[at]
         caller = frames[min(depth, len(frames) - 1)]
         written = own.names("self")
-        return Spot(kind, caller, written, _written(caller, sources, kind), timed=_limited(own))
+        return Spot(kind, caller, written, _written(caller, sources, kind), limit=_limit(own))
     if depth < len(frames) and all(_wrapper(frame) for frame in frames[:depth]):
         return _plain(frames[depth], sources, wrapped=depth > 0)
     return None
@@ -157,14 +158,32 @@ def _plain(frame: Frame, sources: Sources, *, wrapped: bool) -> Spot | None:
     call, kind, value = candidates[0]
     others = tuple((other.base, seen) for other, _, seen in candidates[1:] if other.base is not None)
     assert call.base is not None
-    timed = isinstance(call.node, ast.Call) and bool(call.node.args or call.node.keywords) and kind == "lock"
-    return Spot(kind, frame, value, ast.unparse(call.base), call.base, others, timed)
+    limit = _asked(call.node) if isinstance(call.node, ast.Call) and kind != "queue.put" else None
+    return Spot(kind, frame, value, ast.unparse(call.base), call.base, others, limit)
 
 
-def _limited(frame: Frame) -> bool:
-    """Whether a function of the standard library that waits was given a `timeout`."""
-    limit = frame.names("timeout")
-    return limit is not None and limit.kind in ("float", "int") and limit.fact("text") != "-1"
+def _limit(frame: Frame) -> float | None:
+    """The `timeout` that a function of the standard library that waits was given."""
+    given = frame.names("timeout")
+    if given is None or given.kind not in ("float", "int") or given.fact("text") == "-1":
+        return None
+    try:
+        return float(given.fact("text"))
+    except (TypeError, ValueError):
+        return math.inf
+
+
+def _asked(call: ast.Call) -> float | None:
+    """The time limit of `acquire(True, 3)`, `get(timeout=3)` as it is written: after `blocking`, or by its name."""
+    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
+        return math.inf
+    for given in (*(keyword.value for keyword in call.keywords if keyword.arg == "timeout"), *call.args[1:2]):
+        try:
+            limit = ast.literal_eval(given)
+        except ValueError:
+            return math.inf
+        return None if limit in (None, -1) else float(limit) if isinstance(limit, (int, float)) else math.inf
+    return None
 
 
 def _fits(type_name: str, kind: str, wrapped: bool) -> bool:
