@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.pytest_support.items import MatrixFile, ScenarioItem
-from harness.pytest_support.session import STAMP, SUITES, begin_runs, conclusion, files_of, suites_of
+from harness.pytest_support.session import STAMP, SUITES, begin_runs, conclusion, selection_of, suites_of
 
 SAID: pytest.StashKey[list[str]] = pytest.StashKey()
 """Lines for the end of the session."""
@@ -67,23 +67,25 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     """Of pytest-xdist, on the controller, before any test is handed out."""
-    files = list(files_of(ids, node.config))
-    if files and node.config.getoption("dist") == "each":
+    selected = selection_of(ids, node.config)
+    if selected and node.config.getoption("dist") == "each":
         raise pytest.UsageError("--dist each would run every trial once a worker, in one run folder; use --dist load")
-    begin_runs(node.config, files)
+    begin_runs(node.config, selected, workers=node.workerinput["workercount"])
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    files = {item.path for item in session.items if isinstance(item, ScenarioItem)}
+    selected: dict[Path, list[str]] = {}
+    for item in session.items:
+        if isinstance(item, ScenarioItem):
+            selected.setdefault(item.path, []).append(item.scenario.id)
     option = session.config.option
-    stops = session.testsfailed and not option.continue_on_collection_errors
-    if option.collectonly or stops or not files:
+    if option.collectonly or not selected:
         return
     if hasattr(session.config, "workerinput"):
-        suites_of(session.config).expect(files)
-    else:
-        begin_runs(session.config, files)
+        suites_of(session.config).expect(selected)  # errors of collection stop no worker
+    elif not session.testsfailed or option.continue_on_collection_errors:
+        begin_runs(session.config, selected)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,7 +100,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_sessionfinish(session: pytest.Session) -> None:
     suites = session.config.stash.get(SUITES, None)
     if suites is not None:
-        session.config.stash[SAID] = [line for result in suites.finish() for line in conclusion(session.config, result)]
+        session.config.stash[SAID] = [line for begun in suites.finish() for line in conclusion(session.config, begun)]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -26,6 +26,15 @@ class SharedRunFolder(RunFolder):
     def _guard(self) -> Path:
         return self.path / f".{RESULTS}.lock"
 
+    def check(self) -> None:
+        """Raises RunFolderError: the results file that was opened is no longer the one there, so rows would go nowhere."""
+        try:
+            there = os.path.samestat(os.stat(self.path / RESULTS), os.fstat(self._results_fd))
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+        if not there:
+            raise RunFolderError(f"{self.path} was removed or replaced while its tests ran: the trials in it are lost")
+
     def open_results(self, note: Callable[[str], None]) -> None:
         """As a run folder of one process does, while nobody else writes."""
         with locked(self._guard):

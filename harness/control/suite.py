@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.analysis.errors import ErrorGroup
+from harness.analysis.selection import where_for
 from harness.analysis.summary import ScenarioSummary, summarise
 from harness.control import executors, results, rundir
 from harness.control.caches import WarmCaches
 from harness.control.environment import describe_environment
+from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
+from harness.control.pipeline_paths import check_paths
 from harness.control.request import Executor, Row, TrialRequest
 from harness.control.rows import Ending, trial_row
 from harness.control.runner import carry_out, make_plan, trial_id
-from harness.control.shared import SharedReferences, SharedRunFolder, begin_shared, join_shared
+from harness.control.shared import SharedReferences, SharedRunFolder, join_shared
 from harness.control.skips import skip_reason
-from harness.core.errors import UserError
+from harness.core.errors import SettingError, UserError
 from harness.core.matrix import Judgement, Matrix, judge
 from harness.core.scenario import Scenario
 
@@ -78,8 +81,10 @@ class Suite:
         """Run the scenario's trials that are not finished, and judge all of them.
 
         Raises KeyboardInterrupt when Ctrl-C ended them. Whatever else breaks in, such as a time limit that is an
-        exception, ends them too: their rows say `interrupted`, and no process of theirs is left.
+        exception, ends them too: their rows say `interrupted`, and no process of theirs is left. Raises RunFolderError
+        when the run folder was removed, or replaced by another: the trials would leave no rows.
         """
+        self.folder.check()
         self.folder.learn(trial_id(scenario, repeat) for repeat in range(self.repeats))
         plan = make_plan(
             self.matrix,
@@ -99,14 +104,17 @@ class Suite:
                 references=self._references,
                 caches=WarmCaches(self.folder.path, apart=True),  # no other process runs this scenario
             )
-        except BaseException:
+        except BaseException as error:
             self._executor.close()
+            if isinstance(error, Exception):
+                self.folder.check()  # else it is the reason, and there is no row to be written
             for request, began in heard.running.values():
                 ending = Ending(signal.SIGKILL, "killed", time.monotonic() - began, None)
                 self.folder.append(trial_row(request, ending))
             raise
         if interrupted:
             raise KeyboardInterrupt
+        self.folder.check()
         return self._judged(scenario, heard.rows if not plan.already else self._rows(scenario))
 
     def _rows(self, scenario: Scenario) -> list[Row]:
@@ -128,28 +136,44 @@ def describe(python: str | None, command: Sequence[str]) -> dict[str, Any]:
     return {**environment, "command": list(command)}
 
 
-def begin_suite(
-    matrix: Matrix, path: Path, environment: Mapping[str, Any], *, repeats: int | None, jobs: int
-) -> tuple[SharedRunFolder, dict[str, Any]]:
-    """Make the run folder of a suite, in which `harness run --resume` would find its way; with its environment.
+def check_suite(matrix: Matrix, scenarios: Sequence[Scenario], python: str) -> None:
+    """Raises SettingError, as `harness run` does: a file or a workload is named of which no trial can find anything."""
+    check_paths(matrix, scenarios)
+    try:
+        check_workloads(scenarios, python)
+    except SettingError as error:
+        raise SettingError(f"{matrix.file}: {error}") from None
 
-    Raises RunFolderError: it cannot be written, or holds a run.
+
+def begin_suite(
+    matrix: Matrix,
+    folder: SharedRunFolder,
+    environment: Mapping[str, Any],
+    *,
+    selected: Collection[Scenario],
+    repeats: int | None,
+    jobs: int,
+) -> dict[str, Any]:
+    """Fill the new run folder of a suite, so that `harness run --resume` finds its way there; its environment.
+
+    `selected` are the scenarios that have tests; `jobs`: how many trials run at the same time, in all processes together.
+    Raises RunFolderError: it cannot be written.
     """
+    others = [scenario for scenario in matrix.scenarios if scenario not in selected]
     options = {
         "matrix": matrix.file,
         "repeats": repeats or matrix.repeats,
-        "only": None,
+        "only": " or ".join(where_for(selected, others)) if others else None,
         "timeout_s": None,
         "executor": "local",
         "jobs": jobs,
     }
-    folder = begin_shared(path)
     folder.write(results.MATRIX, matrix.text)
     written = {**environment, "options": options}
     folder.write(results.ENVIRONMENT, rundir.dump_environment(written))
     folder.open_results(lambda note: None)  # a new file has no cut line to tell of
-    rundir.point_latest(path)
-    return folder, written
+    rundir.point_latest(folder.path)
+    return written
 
 
 def join_suite(matrix: Matrix, path: Path, executor: LazyExecutor) -> Suite:

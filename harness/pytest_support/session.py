@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from harness.control.conclusion import RunResult
-    from harness.control.suites import Suites
+    from harness.control.suites import Begun, Suites
 
 STAMP: pytest.StashKey[str] = pytest.StashKey()
 """Of a controller of pytest-xdist: what its workers are told."""
@@ -40,48 +39,58 @@ def suites_of(config: pytest.Config) -> Suites:
     return config.stash[SUITES]
 
 
-def begin_runs(config: pytest.Config, files: Iterable[Path]) -> None:
-    """Make the run folders, or end pytest with one line and its exit code for wrong usage."""
-    files = list(files)
-    if not files:
+def begin_runs(config: pytest.Config, selected: Mapping[Path, Collection[str]], workers: int = 1) -> None:
+    """Make the run folders, or end pytest with one line and its exit code for wrong usage.
+
+    `selected`: matrix file → ids of its scenarios that have tests. `workers`: processes that run tests at the same time.
+    """
+    if not selected:
         return
     from harness.core.errors import UserError
 
     try:
         suites = suites_of(config)
-        suites.expect(files)
-        suites.begin()
+        suites.expect(selected)
+        suites.begin(workers)
     except UserError as error:
         said = re.sub(r"--(out|python|jobs)\b", r"--harness-\1", str(error))
-        raise pytest.UsageError(said.replace("continue it with --resume, or ", "")) from None
+        said = said.replace("continue it with --resume, or ", "").replace("run harness ", "run pytest ")
+        raise pytest.UsageError(said) from None
 
 
-def conclusion(config: pytest.Config, result: RunResult) -> list[str]:
-    """Write the report of a run; lines for the end of the session."""
+def conclusion(config: pytest.Config, begun: Begun) -> list[str]:
+    """Judge a run and write its report; lines for the end of the session."""
     from harness.core.errors import UserError
     from harness.report.failure import tally
     from harness.report.html import write_report
 
     where = config.invocation_params.dir
+    path = begun.folder.path
     try:
-        report = seen_from(where, write_report(result.run_dir))
+        told = tally(begun.conclude().summary)
     except UserError as error:
+        told = f"not judged: {error}"
+    try:
+        report = seen_from(where, write_report(path))
+    except (UserError, OSError) as error:  # a full disk must not cost what is said of other runs
         report = f"not written: {error}"
     return [
-        f"{seen_from(where, Path(result.matrix.file))}: {tally(result.summary)}",
-        f"  run folder: {seen_from(where, result.run_dir)}",
+        f"{seen_from(where, Path(begun.matrix.file))}: {told}",
+        f"  run folder: {seen_from(where, path)}",
         f"  report:     {report}",
     ]
 
 
-def files_of(ids: Iterable[str], config: pytest.Config) -> Iterator[Path]:
-    """The matrix files among test ids, whose paths are relative to the root folder."""
+def selection_of(ids: Iterable[str], config: pytest.Config) -> dict[Path, list[str]]:
+    """The matrix files among test ids, whose paths are relative to the root folder, and the ids of their scenarios."""
     from harness.control.sniff import is_matrix
 
-    for part in dict.fromkeys(name.partition("::")[0] for name in ids):
-        path = config.rootpath / part
-        if path.suffix == ".toml" and is_matrix(path, named=True):
-            yield path
+    names: dict[str, list[str]] = {}
+    for test in ids:
+        part, _, name = test.partition("::")
+        names.setdefault(part, []).append(name.partition("@")[0])  # --dist loadgroup adds "@group"
+    paths = {config.rootpath / part: found for part, found in names.items() if part.endswith(".toml")}
+    return {path: found for path, found in paths.items() if is_matrix(path, named=True)}
 
 
 def seen_from(here: Path, path: Path) -> str:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, needs_proc]
 PLUGIN = "harness.pytest_plugin"
 NOTHING = (
     'schema = 1\n[defaults]\nworkload = "nothing"\nsteps = 2\nrepeats = 2\n[axes]\nlock = ["none", "first_step"]\n'
-    '[[include]]\nworkload = "nosuch:Thing"\n'
+    '[[include]]\nworkload = "faulty_workloads:FailsInSetup"\n'
 )
 HANGS = (
     "schema = 1\n[defaults]\nrepeats = 2\ntimeout = 300\nhang_timeout = 300\n"

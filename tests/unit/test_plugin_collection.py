@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,57 @@ def test_a_folder_that_holds_a_run_is_refused(pytester: pytest.Pytester, executo
     assert result.ret == USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *here already holds a run: choose another folder with --harness-out"])
     assert (pytester.path / "here" / "results.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (lambda path: (path / "matrix.toml").mkdir(parents=True), "ERROR: *mine-2 already holds a run: choose another*"),
+        (lambda path: path.write_text("a file"), "ERROR: cannot write to run folder *mine-2*--harness-out"),
+    ],
+    ids=["holds a run", "is a file"],
+)
+def test_of_several_run_folders_none_is_begun_where_one_cannot_be(
+    pytester: pytest.Pytester, executor: FakeExecutor, blocks: Callable[[Path], object], said: str
+) -> None:
+    """Else the command would be refused again when that one is out of the way."""
+    pytester.makefile(".toml", **{"mine": MATRIX, "more/mine": MATRIX})
+    blocked = pytester.mkdir("here") / "mine-2"
+    blocks(blocked)
+    result = in_process(pytester, "mine.toml", "more/mine.toml", "--harness-out", "here")
+    assert result.ret == USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    assert not [path for path in (pytester.path / "here" / "mine").glob("*") if path.name != ".lock"]
+    blocked.rename("away")
+    in_process(pytester, "mine.toml", "more/mine.toml", "--harness-out", "here").assert_outcomes(passed=4)
+
+
+NO_WORKLOAD = '[[include]]\nworkload = "no_such_module:W"\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (NO_WORKLOAD, '*mine.toml: workload = "no_such_module:W": no module*run pytest in the folder*PYTHONPATH=FOLDER'),
+        ('[pipeline]\ndata = "missing.jsonl"\n', '*mine.toml: [[]pipeline] key "data": no file*run pytest from*'),
+    ],
+)
+def test_what_no_trial_would_find_is_one_line_before_any_runs(
+    pytester: pytest.Pytester, executor: FakeExecutor, more: str, said: str
+) -> None:
+    pytester.makefile(".toml", mine=MATRIX + more)
+    result = in_process(pytester, "mine.toml")
+    assert result.ret == USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+    assert executor.ran == []
+    assert not (pytester.path / "reports").exists()
+
+
+def test_what_only_deselected_scenarios_name_is_not_looked_for(
+    pytester: pytest.Pytester, executor: FakeExecutor
+) -> None:
+    pytester.makefile(".toml", mine=MATRIX + NO_WORKLOAD)
+    in_process(pytester, "mine.toml", "-k", "not no_such_module").assert_outcomes(passed=2, deselected=1)
 
 
 def test_a_bad_matrix_beside_a_good_one_makes_no_run_folder(pytester: pytest.Pytester, executor: FakeExecutor) -> None:

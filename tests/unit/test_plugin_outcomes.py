@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import warnings
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -15,10 +16,15 @@ from plugin_support import MATRIX, fake_executor, in_process, rows_of
 from harness import cli
 from harness.control import executors
 from harness.control.request import Row, TrialRequest
+from harness.control.results import read_environment
 from harness.core.errors import RunFolderError
 from harness.core.matrix import parse_matrix
+from harness.report import html
+from harness.report.rundata import read_run
 
 pytest_plugins = ["pytester"]
+
+WRITE_REPORT = html.write_report
 
 
 @pytest.fixture
@@ -255,13 +261,95 @@ def test_a_second_run_of_a_test_judges_the_same_trials(pytester: pytest.Pytester
 def test_the_command_line_finishes_what_pytest_began(
     pytester: pytest.Pytester, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And runs nothing that was not selected."""
+
+    def interrupt(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+
+    executor.before = interrupt
     pytester.makefile(".toml", mine=MATRIX)
-    in_process(pytester, "mine.toml", "-k", "first_step", "--harness-out", "here").assert_outcomes(passed=1)
-    assert len(executor.ran) == 2
+    with pytest.raises(KeyboardInterrupt):
+        in_process(pytester, "mine.toml", "-k", "first_step", "--harness-out", "here")
+    assert executor.ran == ["lock=first_step--r0"]
+    executor.before = lambda number: None
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "--resume", "--out", "here", "-q"])
     assert ended.value.code == 0
-    assert executor.ran == ["lock=first_step--r0", "lock=first_step--r1", "default--r0", "default--r1"]
+    assert executor.ran == ["lock=first_step--r0", "lock=first_step--r1"]
+
+
+@pytest.mark.parametrize(
+    ("select", "only"),
+    [
+        ([], None),
+        (["-k", "first_step"], "lock=first_step"),
+        (["--deselect", "mine.toml::default"], "checkpoint=reentrant or lock=first_step"),
+        (["mine.toml::lock=first_step"], "lock=first_step and checkpoint=none"),
+    ],
+)
+def test_the_selection_is_recorded(
+    pytester: pytest.Pytester, executor: FakeExecutor, select: list[str], only: str | None
+) -> None:
+    """In the words of `--only`, so that a report calls nothing "not run" that was not to run."""
+    pytester.makefile(
+        ".toml", mine='schema = 1\n[axes]\nlock = ["none", "first_step"]\ncheckpoint = ["none", "reentrant"]\n'
+    )
+    in_process(pytester, *select, "--harness-out", "here")
+    assert read_environment(pytester.path / "here")["options"]["only"] == only
+    data = read_run(pytester.path / "here")
+    assert {item.id for item in data.summary.scenarios} == {name.removesuffix("--r0") for name in executor.ran}
+    assert data.not_run == {}
+
+
+def test_rows_that_were_damaged_meanwhile_cost_only_their_own_summary(
+    pytester: pytest.Pytester, executor: FakeExecutor
+) -> None:
+    def damages(request: TrialRequest) -> Row:
+        run = request.folder.parents[1]
+        if run.name == "mine":
+            with open(run / "results.jsonl", "a") as file:
+                file.write("no row\n")
+        return make_row(request)
+
+    executor.outcome = damages
+    pytester.makefile(".toml", mine='schema = 1\n[axes]\nlock = ["none"]\n', other=MATRIX)
+    result = in_process(pytester, "mine.toml", "other.toml", "--harness-out", "here")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "mine.toml: not judged: *here/mine/results.jsonl, line 1: not a row of results*",
+            "*run folder: here/mine",
+            "other.toml: 2 undecided",
+            "*report: * here/other/report.html",
+        ]
+    )
+    assert (pytester.path / "here" / "other" / "report.html").exists()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "replaced"])
+def test_a_run_folder_that_was_removed_meanwhile_fails_its_tests(
+    pytester: pytest.Pytester, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """None passes of which no row is left."""
+
+    def removes(request: TrialRequest) -> Row:
+        if request.scenario.lock == "none":
+            shutil.rmtree(request.folder.parents[1])
+            if again:
+                request.folder.mkdir(parents=True)
+                (request.folder.parents[1] / "results.jsonl").touch()
+        return make_row(request)
+
+    executor.outcome = removes
+    monkeypatch.setattr(html, "write_report", WRITE_REPORT)
+    pytester.makefile(".toml", mine=MATRIX)
+    result = in_process(pytester, "mine.toml", "--harness-out", "here", "--harness-repeats", "1")
+    result.assert_outcomes(failed=2)
+    lost = "*here was removed or replaced while its tests ran: the trials in it are lost"
+    result.stdout.fnmatch_lines([lost, lost, f"mine.toml: not judged: {lost}"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert executor.ran == ["default--r0"]
 
 
 def test_the_matrix_of_the_documentation_is_one() -> None:

@@ -14,10 +14,14 @@ import pytest
 from fake_runs import FakeExecutor, make_row
 from plugin_support import CONFTEST, arguments, rows_of
 
+from harness.analysis.fairness import fairness
+from harness.control import results
 from harness.control.request import TrialRequest
 from harness.control.shared import SharedReferences, begin_shared, join_shared, locked
+from harness.control.suites import SuiteOptions, Suites
 from harness.core.errors import RunFolderError
 from harness.core.scenario import Scenario
+from harness.report.rundata import read_run
 
 pytest.importorskip("xdist")
 
@@ -49,7 +53,9 @@ def test_workers_fill_one_results_file(spread: pytest.Pytester, workers: str) ->
     result.stdout.fnmatch_lines(["*while drafter-0 (thread Thread-1) was tracing in mask"])
     made = (spread.path / "executors.txt").read_text().split()
     assert len(made) == len(set(made)) <= int(workers), "one a worker, none on the controller"
-    assert json.loads((run / "environment.json").read_text())["command"][0] == "pytest"
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["command"][0] == "pytest"
+    assert environment["options"]["jobs"] == int(workers)
     assert (spread.path / "j.xml").read_text().count('name="verdict"') == 12
 
 
@@ -68,6 +74,61 @@ def test_selection_and_a_given_folder(spread: pytest.Pytester) -> None:
     )
     result.assert_outcomes(passed=6)
     assert len(rows_of(spread.path / "here")) == 6
+    data = read_run(spread.path / "here")
+    assert (len(data.summary.scenarios), data.not_run) == (6, {})
+
+
+def test_the_selection_of_grouped_tests_is_recorded(spread: pytest.Pytester) -> None:
+    """pytest-xdist adds the group to a test's id."""
+    spread.makeconftest(
+        CONFTEST + "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n        item.add_marker(pytest.mark.xdist_group('one'))\n"
+    )
+    result = spread.runpytest_subprocess(
+        *arguments("mine.toml", "-n", "1", "--dist", "loadgroup", "-k", "first_step", "--harness-out", "here")
+    )
+    result.assert_outcomes(passed=6)
+    options = json.loads((spread.path / "here" / "environment.json").read_text())["options"]
+    assert options["only"] == "lock=first_step"
+
+
+def test_ids_that_another_plugin_has_changed_select_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a scenario that ran would be left out by a resume."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.toml"
+    file.write_text(WIDE)
+    suites = Suites(SuiteOptions(tmp_path / "here", tmp_path / "reports", "now", None, None, 1, ["pytest"]))
+    suites.expect({file: ["default", "default[1-2]"]})
+    suites.begin(workers=1)
+    (begun,) = suites.finish()
+    assert begun.environment["options"]["only"] is None
+    begun.folder.close()
+
+
+def test_speeds_of_workers_are_not_compared_with_those_of_one_trial_at_a_time(spread: pytest.Pytester) -> None:
+    """They run trials beside each other, as `--jobs` does, and the two multiply."""
+    more = ["--harness-repeats", "1", "-k", "first_step"]
+    spread.runpytest_subprocess(*arguments("mine.toml", "-n", "2", "--harness-jobs", "2", "--harness-out", "two", *more))
+    spread.runpytest_subprocess(*arguments("mine.toml", "--harness-out", "one", *more))
+    two, one = (results.read_environment(spread.path / name) for name in ("two", "one"))
+    assert fairness(two, one, ({}, {}), ((), ())).speed == ("other --jobs: 4 → 1",)
+
+
+def test_an_error_of_collection_stops_no_scenario(spread: pytest.Pytester) -> None:
+    """Nor does it stop any other test of a worker."""
+    spread.makepyfile(test_broken="import no_such_module\n", test_good="def test_it():\n    pass\n")
+    spread.makefile(".toml", broken="schema = 1\n[axes]\n")
+    result = spread.runpytest_subprocess(*arguments("-n", "1", "--harness-out", "here", "--harness-repeats", "1"))
+    result.assert_outcomes(passed=7, failed=6, errors=2)
+    result.stdout.no_fnmatch_line("*KeyError*")
+    result.stdout.fnmatch_lines(["mine.toml: 6 unsafe, 6 undecided"])
+    assert len(rows_of(spread.path / "here")) == 12
+
+
+def test_no_run_folder_is_begun_when_the_first_error_ends_the_session(spread: pytest.Pytester) -> None:
+    spread.makepyfile(test_broken="import no_such_module\n")
+    spread.runpytest_subprocess(*arguments("-n", "2", "-x")).assert_outcomes(errors=1)
+    assert not (spread.path / "reports").exists()
 
 
 def test_nothing_is_made_when_no_matrix_is_tested(spread: pytest.Pytester) -> None:
