@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.control.results import RESULTS, read_environment, read_rows
-from harness.control.rundir import TRIALS, is_run_folder
+from harness.control.results import RESULTS, counted_rows, read_environment
+from harness.control.rundir import TRIALS, not_a_run
 from harness.core.axes import AXES
-from harness.core.errors import RunFolderError, nearest
+from harness.core.errors import MatrixError, RunFolderError, nearest
 from harness.core.eventfile import LINES_NAME
 from harness.core.events import read_events
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
-from harness.core.rowshape import fault, is_number, is_whole
+from harness.core.rowshape import is_number, is_whole
+from harness.core.scenario import Scenario
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +66,8 @@ ERROR_COLUMNS: dict[str, tuple[str, str]] = {
     "worker": (TEXT, "the worker whose step raised"),
     "thread": (TEXT, "the thread that raised"),
     "region": (TEXT, "the innermost region it was in"),
-    "step": (WHOLE, "number of that worker's step, from 0"),
+    "stage": (TEXT, "where it came outside of the workers: set-up, warm-up, reference or check"),
+    "step": (MAYBE_WHOLE, "number of that worker's step, from 0; NA outside of the workers"),
     "at_s": (NUMBER, "seconds since the subject's start"),
     "consequence": (TRUTH, "whether it follows from another error"),
     "tracer": (TEXT, "the worker that was tracing at that moment; several with blanks between"),
@@ -90,7 +92,6 @@ EVENT_COLUMNS: dict[str, tuple[str, str]] = {
 }
 """Column of an event frame → (dtype, meaning)."""
 
-_NEEDED = ("scenario_id", "scenario", "outcomes")
 _EVENT_KEYS = {"th": "thread", "id": "ident", "w": "worker", "k": "kind", "r": "region"}
 
 
@@ -151,13 +152,17 @@ def load_run(run_dir: str | Path) -> Run:
     Raises RunFolderError: it is none, is damaged, or a newer harness wrote it.
     """
     path = Path(run_dir)
-    if not is_run_folder(path):
-        raise RunFolderError(f"{path} is no run folder: there is no {RESULTS} in it")
+    if other := not_a_run(path):
+        raise RunFolderError(f"{path} {other}")
+    path = path.resolve()  # events are read later: then this process may be elsewhere, and reports/latest another run
     trials: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
-    for row in read_rows(path):
-        if wrong := fault(row, _NEEDED, nulls=True):
-            raise RunFolderError(f"{path / RESULTS}: trial {row['trial']}: {wrong}; move its line out of the file")
+    known: dict[str, object] = {}  # scenarios that were looked at, for most rows repeat one
+    for row in counted_rows(path):
+        if known.get(row["scenario_id"]) != row["scenario"]:
+            if wrong := _wrong_scenario(row["scenario"]):
+                raise RunFolderError(f"{path / RESULTS}: trial {row['trial']}: {wrong}; move its line out of the file")
+            known[row["scenario_id"]] = row["scenario"]
         trials.append(trial_record(row))
         errors += [_error(row, error) for error in row.get("errors") or ()]
     return Run(
@@ -167,6 +172,14 @@ def load_run(run_dir: str | Path) -> Run:
         read_environment(path),
         path,
     )
+
+
+def _wrong_scenario(given: Mapping[str, object]) -> str:
+    try:
+        Scenario.from_dict(given)
+    except MatrixError as error:
+        return f"its scenario is none that this version knows: {error}"
+    return ""
 
 
 def trial_columns() -> dict[str, tuple[str, str]]:
@@ -220,6 +233,7 @@ def _error(row: Row, error: Mapping[str, Any]) -> dict[str, Any]:
     tracers = error.get("tracers") or ()
     return {
         **error,
+        "step": None if error.get("stage") else error.get("step"),
         "trial": row["trial"],
         "scenario_id": row["scenario_id"],
         "tracer": " ".join(str(tracer.get("worker") or tracer.get("thread") or "?") for tracer in tracers),

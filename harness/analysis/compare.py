@@ -35,6 +35,7 @@ class Comparison:
     """What can be said: `word` in full ("faster"), `told` whether it is a difference, `p` the chance of one as large.
 
     `ratio`, of measurements: after ÷ before. `before` and `after`, of failure rates: the counts with their intervals.
+    `at_odds`: a difference that the test would tell, in the other direction than the medians show; it is not told.
     """
 
     word: str
@@ -43,6 +44,7 @@ class Comparison:
     ratio: MedianInterval | None = None
     before: RateInterval | None = None
     after: RateInterval | None = None
+    at_odds: bool = False
 
     def __str__(self) -> str:
         p = f"p = {self.p:.2g}" if self.p >= 0.001 else "p < 0.001"
@@ -107,22 +109,27 @@ def compare_values(
     """Whether measurements differ: faster, slower, or not to be told. `better`: which is faster.
 
     Test: Mann-Whitney, two-sided, exact without ties (H. B. Mann and D. R. Whitney, Ann. Math. Statist. 18 (1947),
-    50-60). The ratio's interval is a bootstrap of its own, so at the edge the two can disagree; the test decides.
+    50-60). It decides, and gives the direction: which side more of the pairs lean to. The medians, whose ratio is shown,
+    lean elsewhere where a side has two modes: then nothing is told. The ratio's interval is a bootstrap of its own, so at
+    the edge it can disagree with the test.
     """
     ratio = ratio_interval(before, after)
     if ratio is None:
         return Comparison(CANNOT_TELL, False, 1.0)
-    p = _rank_test(before, after)
-    more = ratio.value > 1
-    told = p <= alpha and ratio.value != 1
-    word = ("faster" if more == (better == "higher") else "slower") if told else CANNOT_TELL
-    return Comparison(word, told, p, ratio=ratio)
+    p, lean = _rank_test(before, after)
+    differs = p <= alpha and lean != 0
+    told = differs and (ratio.value > 1 if lean > 0 else ratio.value < 1)
+    word = ("faster" if (lean > 0) == (better == "higher") else "slower") if told else CANNOT_TELL
+    return Comparison(word, told, p, ratio=ratio, at_odds=differs and not told)
 
 
-def _rank_test(before: Sequence[float], after: Sequence[float]) -> float:
+def _rank_test(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    """The two-sided p-value, and by how many pairs beyond half `after` is the larger (less than 0: the smaller)."""
     from scipy.stats import mannwhitneyu  # a second to import, and needed for measurements only
 
     values = [*before, *after]
     exact = len(set(values)) == len(values) and len(before) * len(after) <= _EXACT_AT_MOST
-    p = float(mannwhitneyu(before, after, alternative="two-sided", method="exact" if exact else "asymptotic").pvalue)
-    return 1.0 if math.isnan(p) else p  # all values equal
+    found = mannwhitneyu(before, after, alternative="two-sided", method="exact" if exact else "asymptotic")
+    p = float(found.pvalue)
+    lean = len(before) * len(after) / 2 - float(found.statistic)  # which counts the pairs in which `before` is larger
+    return 1.0 if math.isnan(p) else p, lean  # NaN: all values equal

@@ -73,6 +73,7 @@ def fairness(
             refused.append(f"the trials {side} ran under different torch: {', '.join(sorted(set(found)))}")
     speed = _differing(before, after, _SPEED_FACTS, "other ")
     speed += _differing(_options(before), _options(after), _SPEED_OPTIONS, "other ")
+    speed += [text for side, run in (("before", before), ("after", after)) for text in _varied(side, run)]
     variables = (_mapping(before.get("variables")), _mapping(after.get("variables")))
     names = {name: name for name in dict.fromkeys([*variables[0], *variables[1]]) if not name.startswith("PYTHON")}
     speed += _differing(variables[0], variables[1], names, "other ")
@@ -115,6 +116,16 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any], names: Mappi
         f"{prefix}{word}: {_shown(before.get(key))} → {_shown(after.get(key))}"
         for key, word in names.items()
         if before.get(key) != after.get(key) and (before or after)
+    ]
+
+
+def _varied(side: str, environment: Environment) -> list[str]:
+    """What the trials of one run differ in among themselves, as a resumed run notes it down."""
+    varied = _mapping(_options(environment).get("varied"))
+    return [
+        f"the trials {side} ran with different {word}: {', '.join(map(str, values))}"
+        for key, word in _SPEED_OPTIONS.items()
+        if isinstance(values := varied.get(key), list) and len(values) > 1
     ]
 
 

@@ -45,11 +45,15 @@ def judge_run(matrix: Matrix, summary: RunSummary, torch: str, repeats: int) -> 
     """Judgements by scenario id; scenarios that the matrix does not name are not judged.
 
     What must happen may still happen in trials that are missing: a scenario with fewer than `repeats` trials, or an
-    interrupted one, is only held to what is permitted.
+    interrupted one, is only held to what is permitted. Trials of one scenario under several torch are judged apart.
     """
     known = {scenario.id: scenario for scenario in matrix.scenarios}
     return {
-        item.id: judge(known[item.id], item.labels, torch, _held(matrix, item, repeats))
+        item.id: [
+            Judgement(judgement.kind, _under(part, item) + judgement.text)
+            for part in item.by_torch or (item,)
+            for judgement in _judged(matrix, known[item.id], part, part.torch or torch, repeats)
+        ]
         for item in summary.scenarios
         if item.id in known
     }
@@ -60,12 +64,13 @@ def standings(
 ) -> list[Standing]:
     """How every scenario of the matrix stands to every expectation that speaks of it, in the order of `KINDS`."""
     known = {scenario.id: scenario for scenario in matrix.scenarios}
-    judged = judge_run(matrix, summary, torch, repeats)
     found: list[Standing] = []
     for item in summary.scenarios:
-        if item.id in known:
-            stated = [one for one in matrix.expectations if one.applies(known[item.id], torch)]
-            found += _of_scenario(item, stated, judged[item.id], repeats)
+        for part in (item.by_torch or (item,)) if item.id in known else ():
+            its = part.torch or torch
+            stated = [one for one in matrix.expectations if one.applies(known[item.id], its)]
+            stands = _of_scenario(part, stated, _judged(matrix, known[item.id], part, its, repeats), repeats)
+            found += [dataclasses.replace(one, text=_under(part, item) + one.text) for one in stands]
     for name, scenario in not_run.items():
         found += [
             Standing("missing", name, f"{one}: no trial yet")
@@ -80,6 +85,14 @@ def untried(matrix: Matrix, torch: str) -> list[Expectation]:
     return [
         one for one in matrix.expectations if not any(one.applies(scenario, torch) for scenario in matrix.scenarios)
     ]
+
+
+def _judged(matrix: Matrix, scenario: Scenario, item: ScenarioSummary, torch: str, repeats: int) -> list[Judgement]:
+    return judge(scenario, item.labels, torch, _held(matrix, item, repeats))
+
+
+def _under(part: ScenarioSummary, item: ScenarioSummary) -> str:
+    return f"{part.under}: " if item.by_torch else ""
 
 
 def _held(matrix: Matrix, item: ScenarioSummary, repeats: int) -> list[Expectation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from harness.analysis.errors import ErrorGroup, add_errors
@@ -27,6 +27,10 @@ class ScenarioSummary:
     counts the trials that have a label, so a trial with two labels is in two counts. `startup_s` and
     `tokens_per_s` are medians, in seconds and real tokens a second; None when nothing was measured. `wall_s`: what all
     trials took. `no_rate`: why a trial that ended well has no throughput, "" once one has.
+
+    `torch`: what the trials that say something ran under, "" where that is not known or not one version. `by_torch`: of
+    several, a summary of each, for trials of two versions are never counted together: safe is only what is under each, and
+    `failure_rate_upper` is the largest of theirs. Trials that died before they could name their torch are one of these then.
     """
 
     id: str
@@ -48,15 +52,25 @@ class ScenarioSummary:
     labels: tuple[tuple[str, ...], ...] = field(repr=False)
     wall_s: float = 0.0
     no_rate: str = ""
+    torch: str = ""
+    by_torch: tuple[ScenarioSummary, ...] = ()
 
     @property
     def skipped(self) -> bool:
         """Whether it could not run here at all."""
         return self.trials == 0 and SKIPPED in self.outcomes
 
+    @property
+    def under(self) -> str:
+        """`under torch 2.11.0`, of a part of `by_torch`."""
+        return f"under torch {self.torch}" if self.torch else "under a torch that is not known"
+
     def to_json(self) -> dict[str, Any]:
-        """The fields of `run --json`, in order."""
-        return {name: getattr(self, name) for name in JSON_FIELDS}
+        """The fields of `run --json`, in order; `by_torch` besides where there were several."""
+        found = {name: getattr(self, name) for name in JSON_FIELDS}
+        if self.by_torch:
+            found["by_torch"] = [{name: getattr(one, name) for name in _BY_TORCH} for one in self.by_torch]
+        return found
 
 
 JSON_FIELDS = (
@@ -74,6 +88,7 @@ JSON_FIELDS = (
     "failure_rate_upper",
     "confidence",
 )
+_BY_TORCH = ("torch", "trials", "conclusive", "failures", "outcomes", "verdict", "failure_rate_upper")
 
 
 def verdict(failures: int, conclusive: int, *, p_min: float = P_MIN, confidence: float = CONFIDENCE) -> Verdict:
@@ -101,9 +116,14 @@ class Tally:
         self.walls: list[float] = []
         self.no_rate = ""
         self.unavailable: dict[str, None] = {}
+        self.by_torch: dict[str, Tally] = {}
 
     def add(self, row: Row) -> None:
-        """Count one trial."""
+        """Count one trial, and by itself what ran under the same torch."""
+        self._count(row)
+        self.by_torch.setdefault(str(row.get("torch") or ""), Tally(self.id, self.scenario))._count(row)
+
+    def _count(self, row: Row) -> None:
         labels = tuple(dict.fromkeys(row["outcomes"]))
         self.labels.append(labels)
         for name in self.sums:
@@ -125,6 +145,11 @@ class Tally:
         outcomes: dict[str, int] = {}
         for label in (label for labels in self.labels for label in labels):
             outcomes[label] = outcomes.get(label, 0) + 1
+        parts = [replace(tally.summary(confidence), torch=torch) for torch, tally in self.by_torch.items()]
+        versions = {part.torch for part in parts if part.torch and part.conclusive}
+        apart = tuple(part for part in parts if part.conclusive) if len(versions) > 1 else ()
+        fewest = min((part.conclusive for part in apart), default=conclusive)
+        upper = max((part.failure_rate_upper for part in apart), default=failure_rate_upper(failures, conclusive, confidence))
         return ScenarioSummary(
             id=self.id,
             scenario=self.scenario,
@@ -134,8 +159,8 @@ class Tally:
             **self.sums,
             startup_s=_median(self.startup),
             tokens_per_s=_median(self.rates),
-            verdict=verdict(failures, conclusive, confidence=confidence),
-            failure_rate_upper=failure_rate_upper(failures, conclusive, confidence),
+            verdict=verdict(failures, fewest, confidence=confidence),
+            failure_rate_upper=upper,
             confidence=confidence,
             conclusive=conclusive,
             reason=self.reason,
@@ -143,6 +168,8 @@ class Tally:
             labels=tuple(self.labels),
             wall_s=sum(self.walls),
             no_rate="" if self.rates else self.no_rate,
+            torch="" if apart else next(iter(versions), ""),
+            by_torch=apart,
         )
 
 

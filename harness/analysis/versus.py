@@ -90,13 +90,14 @@ class ScenarioComparison:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs. `family`: how many tests the correction counts."""
+    """Two runs. `family`: how many tests the correction counts; `most`: how many it could count, were there more trials."""
 
     scenarios: tuple[ScenarioComparison, ...]
     only_before: tuple[Alone, ...]
     only_after: tuple[Alone, ...]
     fair: Fairness
     family: int
+    most: int
     alpha: float
 
     def having(self, *words: str) -> list[ScenarioComparison]:
@@ -115,8 +116,11 @@ class RunComparison:
 
     @property
     def needed(self) -> int:
-        """The fewest trials on either side with which the clearest difference of one test could be told here."""
-        return trials_to_tell(max(1, self.family), self.alpha)
+        """Trials on either side that suffice to tell the clearest difference of one test here.
+
+        With more trials every test that could tell nothing may come to count, so the correction is taken over all of them.
+        """
+        return trials_to_tell(max(1, self.most), self.alpha)
 
     @property
     def exit_code(self) -> int:
@@ -157,8 +161,21 @@ def compare_runs(
         tuple(alone(sides[1], sides[0], both)),
         fair,
         len(family),
+        0 if fair.refused else _most([(before[name], after[name]) for name in shared], fair),
         alpha,
     )
+
+
+def _most(pairs: Sequence[tuple[Side, Side]], fair: Fairness) -> int:
+    """How many tests could count with more trials: of failures, and of each measure that any trial here has given."""
+    sides = [side for pair in pairs for side in pair]
+    measures = any(side.tokens_per_s for side in sides) + any(side.startup_s for side in sides)
+    return sum(1 + (0 if _unfair(after, fair) else measures) for _, after in pairs)
+
+
+def _unfair(side: Side, fair: Fairness) -> str:
+    """Why the speed of this scenario is not compared; "" where it can be."""
+    return "; ".join(fair.speed_of(str(side.scenario.get("devices", "cpu"))))
 
 
 def _tests(before: Side, after: Side, fair: Fairness) -> list[tuple[Test, float]]:
@@ -167,7 +184,7 @@ def _tests(before: Side, after: Side, fair: Fairness) -> list[tuple[Test, float]
     if before.counts.trials and after.counts.trials:
         rates = compare_rates(before.counts, after.counts)
         found.append((Test(FAILURES, rates, rates.p, True), least_p_of_rates(before.counts, after.counts)))
-    unfair = "; ".join(fair.speed_of(str(after.scenario.get("devices", "cpu"))))
+    unfair = _unfair(after, fair)
     measured: list[tuple[str, Sequence[float], Sequence[float], Literal["higher", "lower"]]] = [
         (THROUGHPUT, before.tokens_per_s, after.tokens_per_s, "higher"),
         (STARTUP, before.startup_s, after.startup_s, "lower"),
@@ -188,5 +205,6 @@ def _decided(test: Test, possible: float, adjusted: float | None, alpha: float, 
     """The test with its difference told, or not, by the adjusted p-value. `possible`: p of the clearest difference."""
     p = 1.0 if adjusted is None else adjusted
     told = p <= alpha and test.found.told
-    found = replace(test.found, told=told, word=test.found.word if told else CANNOT_TELL)
+    at_odds = p <= alpha and test.found.at_odds
+    found = replace(test.found, told=told, word=test.found.word if told else CANNOT_TELL, at_odds=at_odds)
     return replace(test, found=found, adjusted=p, could_tell=possible <= alpha / max(1, family))

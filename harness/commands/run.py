@@ -23,8 +23,11 @@ class ExecutorName(StrEnum):
 def run(
     matrix: MatrixArgument = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Trials that run at the same time.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs", "-j", min=1, metavar="N", help="Trials that run at the same time.  [default: 1]", show_default=False
+        ),
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Trials of each scenario, instead of the matrix's number.")
     ] = None,
@@ -34,7 +37,12 @@ def run(
         typer.Option(metavar="DIR", help="The run folder.  [default: reports/<matrix>-<UTC time>]", show_default=False),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out, or else in reports/latest.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the run in --out, or else in reports/latest. Options that are not given again are as they were; "
+            "--only 'lock=*' means all scenarios again.",
+        ),
     ] = False,
     python: Python = None,
     executor: Annotated[
@@ -64,9 +72,10 @@ def run(
 
     from harness.commands.output import emit, emit_report
     from harness.control.executors import check_executor, make_executor
-    from harness.control.expect_file import file_to_update, take_over
-    from harness.control.session import RunOptions, open_session, run_session
-    from harness.core.errors import RunFolderError
+    from harness.control.expect_file import check_update, file_to_update, take_over
+    from harness.control.resuming import RunOptions, widened
+    from harness.control.session import open_session, run_session
+    from harness.core.errors import RunFolderError, UserError
     from harness.report.html import write_report
     from harness.report.progress import make_progress
     from harness.report.terminal import print_run
@@ -76,19 +85,24 @@ def run(
     progress = make_progress(Console(stderr=True), matrix or "harness run", quiet=quiet, verbose=verbose)
     check_executor(options.executor or "local")
     expects = file_to_update(matrix, None) if update_expect and not resume else None
-    difference = ""
+    difference, failed = "", None
     with open_session(options, progress.note) as session:
         if update_expect and resume:
             expects = file_to_update(matrix, session.folder.path)
+        if expects is not None:
+            check_update(expects, session.matrix)
         progress.varying = session.matrix.axes_varying
         with progress:
             result = run_session(session, make_executor, progress)
         if expects is not None and result.interrupted:
             progress.note(f"interrupted, so the expectations of {expects} stay as they are")
         elif expects is not None:
-            result, difference = take_over(expects, session.folder, result, session.options.repeats)
-            if not difference:
-                progress.note(f"nothing to update in {expects}")
+            try:
+                result, difference = take_over(expects, session.folder, result, session.options.repeats)
+                if not difference:
+                    progress.note(f"nothing to update in {expects}")
+            except UserError as error:  # told last: what was run is shown all the same
+                failed = error
         # Still inside: the folder is locked, so no other run writes to it meanwhile.
         report = ""
         try:
@@ -101,6 +115,9 @@ def run(
         emit(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         folder = _relative(result.run_dir)
+        again = f"harness run --resume --out {shlex.quote(folder)}"
+        if not result.interrupted and (only := widened(result.matrix, result.summary, session.options.only)):
+            again += f" --only {shlex.quote(only)}"
         view = RunView.of_run(
             result.summary,
             result.judgements,
@@ -110,7 +127,7 @@ def run(
             run_dir=folder,
             interrupted=result.interrupted,
             verbose=verbose,
-            resume=f"harness run --resume --out {shlex.quote(folder)}",
+            resume=again,
             report=report,
         )
         emit_report(lambda console: print_run(console, view))
@@ -119,6 +136,8 @@ def run(
         typer.echo(difference, err=True, nl=False)
     elif difference:
         emit(f"\nUpdated {expects}:\n\n{difference}")
+    if failed is not None:
+        raise failed
     raise typer.Exit(result.exit_code)
 
 

@@ -47,10 +47,14 @@ def conclude(
     matrix: Matrix, run_dir: Path, environment: dict[str, Any], repeats: int | None, *, interrupted: bool
 ) -> RunResult:
     """Summary, judgements and exit code of what a run folder holds: the file is the truth, not the run's
-    memory.
+    memory. Raises RunFolderError: a line of its results is no row that can be counted.
     """
-    known = {scenario.id: scenario for scenario in matrix.scenarios}
-    rows = (row for row in results.read_rows(run_dir) if row["scenario_id"] in known)
+    known = {scenario.id: scenario.to_dict() for scenario in matrix.scenarios}
+    rows = (
+        {**row, "scenario": known[row["scenario_id"]]}
+        for row in results.counted_rows(run_dir)
+        if row["scenario_id"] in known
+    )
     summary = summarise(rows, order=known)
     torch = summary.torch or str(environment["torch"])
     judgements = judge_run(matrix, summary, torch, repeats or matrix.repeats)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from harness.control import results
 from harness.control.conclusion import RunResult, conclude
 from harness.control.matrices import find_matrix
 from harness.control.rundir import RunFolder
-from harness.control.update_expect import update_expectations
+from harness.control.update_expect import check_editable, update_expectations
 from harness.core.errors import MatrixError
-from harness.core.matrix import load_matrix, parse_matrix
+from harness.core.matrix import Matrix, load_matrix, parse_matrix
+from harness.core.tables import parse_toml
 
 _BOM = "\ufeff"
 
@@ -42,17 +42,22 @@ def file_to_update(matrix: str | None, resumed: Path | None) -> Path:
     return file
 
 
+def check_update(file: Path, matrix: Matrix) -> None:
+    """Raises MatrixError where what the run of `matrix` shows could not be written into the file, whatever that is."""
+    _, text = _read(file)
+    _refuse_another(file, text, matrix)
+    check_editable(parse_matrix(text, file=str(file)))
+
+
 def take_over(file: Path, folder: RunFolder, result: RunResult, repeats: int | None) -> tuple[RunResult, str]:
     """Write what a run has shown into its matrix file; the run judged by that, and the change as a unified diff.
 
     The copy in the run folder changes too, so that a resume and a report judge alike. The diff is "" when there was
     nothing to change. Raises MatrixError: the file now means other scenarios, or its tables cannot be edited.
     """
-    raw = file.read_bytes().decode("utf-8")
-    bom, text = (_BOM, raw[1:]) if raw.startswith(_BOM) else ("", raw)
+    bom, text = _read(file)
+    _refuse_another(file, text, result.matrix)
     matrix = parse_matrix(text, file=str(file))
-    if _without_expectations(text) != _without_expectations(result.matrix.text):
-        raise MatrixError(f"--update-expect: {file} is no longer the matrix that was run; it was left alone")
     torch = result.summary.torch or str(result.environment["torch"])
     updated = update_expectations(matrix, result.summary.scenarios, torch, repeats or matrix.repeats)
     if updated == text:
@@ -67,8 +72,22 @@ def take_over(file: Path, folder: RunFolder, result: RunResult, repeats: int | N
     return judged, "".join(f"{line}\n" for line in difference)
 
 
-def _without_expectations(text: str) -> dict[str, Any]:
-    return {key: value for key, value in tomllib.loads(text).items() if key != "expect"}
+def _read(file: Path) -> tuple[str, str]:
+    """(its byte order mark or "", the text behind it)."""
+    try:
+        raw = file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MatrixError(f"--update-expect: cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+    return (_BOM, raw[1:]) if raw.startswith(_BOM) else ("", raw)
+
+
+def _refuse_another(file: Path, text: str, matrix: Matrix) -> None:
+    if _without_expectations(text, str(file)) != _without_expectations(matrix.text, matrix.file):
+        raise MatrixError(f"--update-expect: {file} is no longer the matrix that was run; it was left alone")
+
+
+def _without_expectations(text: str, at: str) -> dict[str, Any]:
+    return {key: value for key, value in parse_toml(text, at).items() if key != "expect"}
 
 
 def _replace(file: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from harness.control.request import Row
 from harness.core.errors import RunFolderError
 from harness.core.jsontext import parse_json
+from harness.core.rowshape import fault
 
 SCHEMA = 1
 MATRIX = "matrix.toml"
@@ -17,6 +18,7 @@ ENVIRONMENT = "environment.json"
 RESULTS = "results.jsonl"
 BISECTION = "bisect.json"
 """In the folder of a bisection: what was asked, and in the end the answer."""
+_COUNTED = ("scenario_id", "scenario", "outcomes")
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -78,6 +80,14 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     for offset, row in _lines(file):
         if last.get(row["trial"], (-1, False))[0] == offset:
             yield row
+
+
+def counted_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """`read_rows`, each of a form that can be counted. Raises RunFolderError for one that is not, besides."""
+    for row in read_rows(path):
+        if wrong := fault(row, _COUNTED, nulls=True):
+            raise RunFolderError(f"{path / RESULTS}: trial {row['trial']}: {wrong}; move its line out of the file")
+        yield row
 
 
 def parse_row(line: bytes) -> dict[str, Any] | None:

@@ -16,10 +16,10 @@ from harness.core.events import read_events
 from harness.core.lockspec import parse_lock
 from harness.core.ordermark import kept
 from harness.core.outcome import primary
+from harness.core.rowshape import ROW_SCHEMA
 
 from .request import Row, TrialRequest
 
-ROW_SCHEMA = 1
 LAST_OF_THREAD = 5
 MOST_LAST_EVENTS = 200
 _TAIL_BYTES = 4096

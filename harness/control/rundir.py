@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -34,7 +35,8 @@ from harness.core.errors import RunFolderError
 CUT = "results.cut"
 TRIALS = "trials"
 LOCK = ".lock"
-_RUN_FILES = (MATRIX, ENVIRONMENT, RESULTS, TRIALS)
+_RUN_FILES = (MATRIX, ENVIRONMENT, RESULTS)
+_OF_A_PLAN = re.compile(r"\d{3,}-(plan|counterfactual)")
 
 
 def default_folder(matrix_name: str, reports: Path = Path("reports")) -> Path:
@@ -47,8 +49,40 @@ def default_folder(matrix_name: str, reports: Path = Path("reports")) -> Path:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Whether a run was begun here."""
-    return any(os.path.exists(path / name) for name in _RUN_FILES)  # false, too, of a name that no folder can have
+    """Whether a run was begun here: by `harness run`, a bisection or pytest."""
+    return not not_a_run(path)
+
+
+def not_a_run(path: Path) -> str:
+    """What stands here instead of a run, as the end of a sentence about `path`; "" where it is a run's folder.
+
+    Raises RunFolderError: it cannot be looked at.
+    """
+    if any(os.path.exists(path / name) for name in _RUN_FILES):  # false, too, of a name that no folder can have
+        return "is the folder of a watch (harness watch), not of a run" if _is_of_a_watch(path) else ""
+    if not os.path.isdir(path):
+        return "is no run folder"
+    if not os.path.isdir(path / TRIALS):
+        return "holds no run"
+    try:
+        names = os.listdir(path / TRIALS)
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path / TRIALS}: {error.strerror}") from error
+    if any(map(_OF_A_PLAN.fullmatch, names)):
+        return "holds the trials of a plan (harness reproduce), not of a run"
+    return f"holds {TRIALS}/ and nothing that says what was run: no {MATRIX}, {ENVIRONMENT} or {RESULTS}"
+
+
+def holds_trials(path: Path) -> bool:
+    """Whether trials are here or were to be, a run's, a watch's or a plan's: others would get mixed up with them."""
+    return any(os.path.exists(path / name) for name in (*_RUN_FILES, TRIALS))
+
+
+def _is_of_a_watch(path: Path) -> bool:
+    try:
+        return read_environment(path).get("kind") == "watch"
+    except RunFolderError:  # whoever reads it says what is wrong with it
+        return False
 
 
 class RunFolder:
@@ -162,10 +196,12 @@ class RunFolder:
 def open_run(path: Path, *, resume: bool) -> RunFolder:
     """Make or reopen a run folder and lock it.
 
-    Raises RunFolderError: it cannot be written, another run holds it, it holds a run and `resume` is False,
-    or a newer harness wrote it.
+    Raises RunFolderError: it cannot be written, another run holds it, it holds a run or other trials and `resume` is
+    False, or a newer harness wrote it.
     """
-    if is_run_folder(path) and not resume:
+    if holds_trials(path) and not resume:
+        if other := not_a_run(path):
+            raise RunFolderError(f"{path} {other}; choose another folder with --out")
         raise RunFolderError(
             f"{path} already holds a run: continue it with --resume, or choose another folder with --out"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,16 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.control import matrices, results, rundir
+from harness.control import matrices, results, resuming, rundir
 from harness.control.caches import WarmCaches
 from harness.control.conclusion import RunResult, conclude
 from harness.control.environment import describe_environment
+from harness.control.executors import check_executor
 from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
 from harness.control.interrupts import Interrupts
 from harness.control.pipeline_paths import check_paths
 from harness.control.references import References
 from harness.control.request import Executor
+from harness.control.resuming import RunOptions
 from harness.control.rundir import RunFolder
 from harness.control.runner import Listener, Plan, carry_out, make_plan
 from harness.control.skips import skip_reason
@@ -27,21 +28,6 @@ from harness.core.errors import RunFolderError, UserError, WhereError
 from harness.core.matrix import Matrix, load_matrix
 from harness.core.scenario import Scenario
 from harness.core.where import parse_where
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What the user asked for; None means not said. On --resume, what was said then stands in for it."""
-
-    matrix: str | None = None
-    out: Path | None = None
-    resume: bool = False
-    python: str | None = None
-    executor: str | None = None
-    jobs: int | None = None
-    repeats: int | None = None
-    only: str | None = None
-    timeout_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,9 +56,10 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
     `note` is told what the user should know. Raises UserError before anything is written, as far as that can
     be known.
     """
-    resumed = _resumed_folder(options) if options.resume else None
-    before = results.read_environment(resumed) if resumed else {}
-    options = _with_earlier_options(options, before)
+    resumed = resuming.resumed_folder(options) if options.resume else None
+    before = resuming.read_earlier(resumed) if resumed else {}
+    options = resuming.with_earlier(options, before)
+    check_executor(options.executor or "local")
     matrix = _matrix(options, resumed)
     scenarios = select(matrix, options.only)
     if resumed is None and options.executor == "local":
@@ -82,18 +69,15 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
         raise UserError(f"{environment['executable']} has no torch; install it there, or name another with --python")
     _refuse_other_software(resumed, before, environment)
     check_workloads(scenarios, environment["executable"])
-    environment["options"] = _recorded(options, matrix, before)
+    environment |= {**before, "executable": environment["executable"]}  # what that lacks is as it is here and now
     path = resumed or options.out or rundir.default_folder(Path(matrix.file).stem)
     with rundir.open_run(path, resume=options.resume) as folder:
-        if before:
-            environment = {**before, "options": environment["options"]}
-        else:
+        lacking = not (path / results.MATRIX).exists()
+        if resumed:
+            resuming.check_rows(path, matrix, Path(matrix.file) if lacking else None)
+        if lacking:
             folder.write(results.MATRIX, matrix.text)
-        folder.write(results.ENVIRONMENT, rundir.dump_environment(environment))
         folder.open_results(note)
-        problem = rundir.point_latest(path)
-        if problem:
-            note(problem)
         plan = make_plan(
             matrix,
             scenarios,
@@ -102,6 +86,11 @@ def open_session(options: RunOptions, note: Callable[[str], None]) -> Iterator[S
             timeout_s=options.timeout_s,
             skip=lambda scenario: skip_reason(scenario, environment, matrix.pipeline),
         )
+        environment["options"] = resuming.recorded(options, matrix, before, folder, plan, note)
+        folder.write(results.ENVIRONMENT, rundir.dump_environment(environment))
+        problem = rundir.point_latest(path)
+        if problem:
+            note(problem)
         if resumed and plan.requests and options.executor == "local":  # a run that is whole needs them no more
             check_paths(matrix, scenarios)
         yield Session(matrix, scenarios, folder, environment, plan, options)
@@ -164,55 +153,17 @@ def _values(matrix: Matrix, axis: str) -> list[str]:
     return list(dict.fromkeys(str(scenario.value(axis)) for scenario in matrix.scenarios))
 
 
-def _resumed_folder(options: RunOptions) -> Path:
-    folder = _folder_to_resume(options)
-    if what := results.bisected(folder):
-        command = f"harness bisect {what} --resume --out {shlex.quote(str(folder))}"
-        raise RunFolderError(f"{folder} is a bisection's folder, which chooses its trials itself; go on with: {command}")
-    return folder
-
-
-def _folder_to_resume(options: RunOptions) -> Path:
-    if options.out is not None:
-        if not rundir.is_run_folder(options.out):
-            there = "holds no run to resume" if options.out.is_dir() else "is no run folder: there is nothing to resume"
-            raise RunFolderError(f"{options.out} {there}; name another with --out, or leave out --resume to begin one")
-        return options.out
-    latest = Path("reports") / "latest"
-    if not latest.exists():
-        raise RunFolderError("nothing to resume: there is no reports/latest; name the run folder with --out")
-    return latest.resolve()
-
-
-def _with_earlier_options(options: RunOptions, environment: Mapping[str, Any]) -> RunOptions:
-    """What the run was begun with holds until said otherwise."""
-    earlier = environment.get("options") or {}
-    return dataclasses.replace(
-        options,
-        python=options.python or environment.get("executable"),
-        executor=options.executor or earlier.get("executor") or "local",
-        jobs=options.jobs or earlier.get("jobs") or 1,
-        repeats=options.repeats or earlier.get("repeats"),
-        only=options.only or earlier.get("only"),
-        timeout_s=options.timeout_s or earlier.get("timeout_s"),
-    )
-
-
-def _recorded(options: RunOptions, matrix: Matrix, before: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "matrix": (before.get("options") or {}).get("matrix") or matrix.file,
-        "repeats": options.repeats or matrix.repeats,
-        "only": options.only,
-        "timeout_s": options.timeout_s,
-        "executor": options.executor,
-        "jobs": options.jobs,
-    }
-
-
 def _matrix(options: RunOptions, resumed: Path | None) -> Matrix:
-    """The matrix to run; of a resumed run the one in its folder, which a named one must equal."""
+    """The matrix to run; of a resumed run the one in its folder, which a named one must equal.
+
+    Raises RunFolderError: it does not, or the folder has none and none is named.
+    """
     begun = resumed / results.MATRIX if resumed else None
     if begun is None or not begun.exists():
+        if resumed is not None and options.matrix is None:
+            earlier = results.read_environment(resumed).get("options") or {}
+            command = f"harness run {shlex.quote(earlier.get('matrix') or 'MATRIX')} --resume --out {shlex.quote(str(resumed))}"
+            raise RunFolderError(f"{resumed} has no {results.MATRIX}; name the matrix that it was begun with: {command}")
         return load_matrix(matrices.find_matrix(options.matrix))
     if options.matrix is None:
         return load_matrix(begun)

@@ -24,6 +24,7 @@ from harness.analysis.intervals import CONFIDENCE, failure_rate_lower
 from harness.analysis.selection import where_for
 from harness.analysis.summary import ScenarioSummary
 from harness.control.toml_layout import Block, blocks
+from harness.core.axes import AXES
 from harness.core.errors import MatrixError
 from harness.core.expectations import Expectation, judge, read_expectation
 from harness.core.matrix import Matrix
@@ -64,6 +65,18 @@ def update_expectations(matrix: Matrix, summaries: Sequence[ScenarioSummary], to
     text = _edited(matrix, edits, added)
     _check(matrix, text, [*kept, *added])
     return text
+
+
+def check_editable(matrix: Matrix) -> None:
+    """Try every kind of edit on every table, and keep none. Raises MatrixError when they are written in a form that cannot
+    be edited.
+    """
+    tables: list[Table] = tomllib.loads(matrix.text).get("expect", [])
+    added: Table = {"where": f"{AXES[0].name}=*", "torch": "==0.0.*", "may": [FAILURES[0]], "reason": "a trial edit"}
+    for values in ({"where": added["where"]}, {"torch": added["torch"]}, None):
+        edits = [_Edit(values, [table]) for table in tables]
+        kept = [table for old, edit in zip(tables, edits, strict=True) for table in _after(old, edit)]
+        _check(matrix, _edited(matrix, edits, [added]), [*kept, added])
 
 
 def _telling(item: ScenarioSummary) -> list[list[str]]:
@@ -196,8 +209,13 @@ def _toml(value: object) -> str:
 
 def _check(matrix: Matrix, text: str, tables: Sequence[Table]) -> None:
     """A form of writing that the layout does not know must not become a wrong file."""
-    before, after = tomllib.loads(matrix.text), tomllib.loads(text)
+    refused = MatrixError(f"{matrix.file}: cannot edit its expectations as they are written; write them one key a line")
+    before = tomllib.loads(matrix.text)
+    try:
+        after = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise refused from error
     before.pop("expect", None)
     meant, found = ([json.dumps(table, sort_keys=True) for table in each] for each in (tables, after.pop("expect", [])))
     if sorted(found) != sorted(meant) or before != after:
-        raise MatrixError(f"{matrix.file}: cannot edit its expectations as they are written; write them one key a line")
+        raise refused

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.core.axes import AXES
+from harness.core.outcome import LABELS
 
 Is = Callable[[object], bool]
+
+ROW_SCHEMA = 1
+"""Of a row and of a result: what this version writes, and reads."""
 
 
 def is_text(value: object) -> bool:
@@ -23,6 +27,10 @@ def is_whole(value: object) -> bool:
 def is_number(value: object) -> bool:
     """An integer of 64 bits or a float, NaN and the infinite ones too."""
     return isinstance(value, float) or is_whole(value)
+
+
+def _are_outcomes(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(label in LABELS for label in value)
 
 
 def _is_any(value: object) -> bool:
@@ -72,7 +80,7 @@ _SHAPES: dict[str, tuple[Is, str]] = {
         _object({axis.name: is_whole if axis.kind == "int" else is_text for axis in AXES}),
         "an object with a value an axis",
     ),
-    "outcomes": (_list_of(is_text), "a list of labels"),
+    "outcomes": (_are_outcomes, "a list of outcomes that this version knows"),
     "errors": (_list_of(_ERROR), "a list of errors"),
     "exit": (_object({"how": is_text, "status": is_whole, "signal": is_text}), "an object with how, status and signal"),
     "workers": (_object_of(lambda value: isinstance(value, dict)), "an object with an object a worker"),
@@ -97,6 +105,8 @@ def fault(document: Mapping[str, Any], required: Iterable[str] = (), *, nulls: b
 
     `nulls`: one may stand for whatever is not required, as if the key were missing.
     """
+    if document.get("schema", ROW_SCHEMA) != ROW_SCHEMA:
+        return f'"schema" is {document["schema"]!r}, and this version reads {ROW_SCHEMA}'
     for key in required:
         if document.get(key) is None:
             return f'it has no "{key}"'

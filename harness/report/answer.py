@@ -60,7 +60,8 @@ def answer(summaries: Sequence[ScenarioSummary], not_run: int) -> Answer:
         return Answer("undecided" if undecided else "safe", sentence, others)
     if undecided:
         sentence = f"No failure in {plural(trials, 'trial')}, but too few trials to call anything safe."
-        need = f"Safe takes {trials_for_safe()} trials of a scenario without a failure."
+        under = ", under each torch" if any(item.by_torch for item in summaries) else ""
+        need = f"Safe takes {trials_for_safe()} trials of a scenario without a failure{under}."
         return Answer("undecided", sentence, f"{others} {need}")
     if not summaries:
         return Answer("incomplete", "No trial has ended yet, so nothing can be said.", others)

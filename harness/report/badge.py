@@ -23,7 +23,7 @@ def summary_line(data: RunData, page: Page) -> str:
     """`quick on torch 2.11.0: 2 unsafe, 14 undecided of 16 scenarios; expectations: 1 broken, 15 met`; of a bisection its
     answer, as on its page."""
     said = _verdicts(data, page) if page.bisected is None else f"{page.answer.sentence} {page.answer.rest}".strip().rstrip(".")
-    line = f"{page.title} on torch {data.torch}: {said}"
+    line = f"{page.title} on torch {data.torches}: {said}"
     if page.comparison is not None:
         line += f"; {_comparison(page.comparison)}"
     if page.left_out:

@@ -21,6 +21,8 @@ from harness.report.wording import number, percent, plural
 
 MOST_ROWS = 500
 LONGEST_NOTE = 500
+MOST_AT_ODDS = 5
+AT_ODDS = "the ranks differ, and not in the direction that the medians show"
 MARKS = {"worse": "▼", "better and worse": "▼", "better": "▲", "no change that can be told": "=", "not compared": "–"}
 ORDER = tuple(MARKS)
 
@@ -148,6 +150,11 @@ def notes(found: RunComparison) -> list[str]:
             f"{plural(found.too_few, 'test')} had too few trials to tell any difference; "
             f"with {found.needed} on either side the clearest one could be told"
         )
+    if at_odds := [(item, test) for item in found.scenarios for test in item.tests if test.found.at_odds]:
+        names = names_of(found)
+        which = ", ".join(f"{test.measure} of {names[item.scenario_id]}" for item, test in at_odds[:MOST_AT_ODDS])
+        more = f" and {len(at_odds) - MOST_AT_ODDS} more" if len(at_odds) > MOST_AT_ODDS else ""
+        said.append(f"{AT_ODDS}, so no change is told: {which}{more}")
     if any(test.measure != FAILURES for item in found.scenarios for test in item.deciding):
         said.append(
             "the runs were not made at the same time, so a machine that was busier in one of them shows as slower"
@@ -157,7 +164,7 @@ def notes(found: RunComparison) -> list[str]:
 
 def described(data: RunData) -> str:
     """`run folder: torch 2.11.0+cpu, 2 × AMD EPYC`."""
-    parts = [f"torch {data.torch}", where(data.environment)]
+    parts = [f"torch {data.torches}", where(data.environment)]
     return one_line(f"{data.run_dir}: {', '.join(filter(None, parts))}", LONGEST_NOTE)
 
 
@@ -187,6 +194,8 @@ def change(test: Test, item: ScenarioComparison) -> str:
 def why(test: Test) -> str:
     """`p = 0.012 (corrected 0.14)`, and why a test does not count."""
     said = f"{p_value(test.found.p)} (corrected {p_value(test.adjusted).removeprefix('p ').removeprefix('= ')})"
+    if test.found.at_odds:
+        return f"{said}; {AT_ODDS}"
     if test.unfair:
         return one_line(f"{p_value(test.found.p)}; not fair, so not counted: {test.unfair}", LONGEST_NOTE)
     return said if test.could_tell else f"{said}; too few trials to tell"

@@ -40,6 +40,7 @@ def _scenario(item: ScenarioComparison) -> dict[str, Any]:
             "p": test.found.p,
             "p_adjusted": test.adjusted,
             "could_tell": test.could_tell,
+            "at_odds": test.found.at_odds,
             "unfair": test.unfair,
             "ratio": None if ratio is None else {"value": ratio.value, "low": ratio.low, "high": ratio.high},
         }
@@ -59,4 +60,4 @@ def _scenario(item: ScenarioComparison) -> dict[str, Any]:
 
 
 def _run(data: RunData) -> dict[str, str]:
-    return {"run_dir": str(data.source.path.resolve()), "torch": data.torch, "where": where(data.environment)}
+    return {"run_dir": str(data.source.path.resolve()), "torch": data.torches, "where": where(data.environment)}

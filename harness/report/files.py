@@ -6,8 +6,18 @@ import os
 import stat
 from pathlib import Path
 
+from harness.control import plan_oracle, references
+from harness.control.plan_answers import PLANS
+from harness.control.results import BISECTION, ENVIRONMENT, MATRIX, RESULTS
+from harness.control.rundir import CUT, LOCK, TRIALS
 from harness.core.errors import RunFolderError
 
+_SIGNS = (MATRIX, ENVIRONMENT, RESULTS, BISECTION, "reproduce.json")
+"""Files of which one is in every folder that holds a run, a bisection, or a plan's trials."""
+_RECORDS = (*_SIGNS, PLANS, CUT, LOCK)
+_FOLDERS = (TRIALS, references.FOLDER, plan_oracle.FOLDER)
+_MADE = ("report.html", "trace.json")
+"""What commands make in a trial's folder, and can make again."""
 _KEPT = 40
 """Characters of a file's name in that of its unfinished part: the longest name leaves no room for more."""
 
@@ -18,11 +28,14 @@ def write_whole(content: str | bytes, path: Path, option: str = "--out", example
     A link stays one: what it leads to is written. What is there and no regular file (a device, a FIFO) is written to as it
     stands; a regular file is replaced once the new one is whole.
 
-    Raises RunFolderError: it cannot be written; `option` names the way out, `example` a name within a folder.
+    Raises RunFolderError: it cannot be written, or is what a run recorded, which no report can bring back; `option` names the
+    way out, `example` a name within a folder.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         place = _place(path)
+        if place is not None and (run := _recorded_by(place)) is not None:
+            raise RunFolderError(f"{path} is of the record of the run in {run}; choose another file with {option}")
         if place is None:
             with open(path, "wb") as stream:  # by the name that was given: /dev/stdout resolves to no path
                 stream.write(data)
@@ -48,6 +61,13 @@ def _place(path: Path) -> Path | None:
         raise IsADirectoryError
     # A file that is open and was deleted has a name in /proc that leads to it, and none of its own.
     return real if stat.S_ISREG(found.st_mode) and real.exists() and real.samefile(path) else None
+
+
+def _recorded_by(place: Path) -> Path | None:
+    """The run folder whose evidence this file is, or would pass for; None of any other file."""
+    folders = [above.parent for above in place.parents if above.name in _FOLDERS and place.name not in _MADE]
+    folders += [place.parent] if place.name in _RECORDS else []
+    return next((folder for folder in folders if any((folder / sign).exists() for sign in _SIGNS)), None)
 
 
 def _replace(path: Path, data: bytes) -> None:

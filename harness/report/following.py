@@ -31,7 +31,7 @@ class Whole(Text):
 def following(view: RunView) -> list[RenderableType]:
     """The lines below `Next`."""
     lines: list[RenderableType] = []
-    undecided = [item for item in view.summary.scenarios if item.verdict == "undecided"]
+    undecided = [item for item in view.summary.scenarios if item.verdict == "undecided" and not item.by_torch]
     if view.interrupted:
         lines += _advice("interrupted; continue with", view.resume)
     elif undecided:

@@ -191,7 +191,7 @@ def _subtitle(data: RunData) -> tuple[str, ...]:
             None,
             (
                 f"{plural(trials, 'trial')} of {plural(len(data.values), 'scenario')}",
-                f"torch {one_line(data.torch, 60)}",
+                f"torch {one_line(data.torches, 60)}",
                 facts.where(data.environment),
                 f"begun {begun}" if begun else "",
             ),
@@ -238,7 +238,7 @@ def _commands(data: RunData, bisected: Bisected | None) -> tuple[tuple[str, str]
         bisected = read_document(data.source.path / QUESTION).get("what")
         command = f"bisect {shlex.quote(bisected)}" if isinstance(bisected, str) else "run"
         found.append(("Go on with it", f"harness {command} --resume --out {folder}"))
-    undecided = any(item.verdict == "undecided" and not item.skipped for item in data.summary.scenarios)
+    undecided = any(item.verdict == "undecided" and not item.skipped and not item.by_torch for item in data.summary.scenarios)
     if undecided and bisected is None:
         more = f"harness run --resume --out {folder} --repeats {trials_for_safe()}"
         found.append((f"Run each scenario {trials_for_safe()} times, which decides what is undecided", more))

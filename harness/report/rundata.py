@@ -36,7 +36,7 @@ class RunData:
     """`not_run`: scenarios that were to run and have no row yet.
 
     `judgements` by scenario id, and `standings` to each expectation by itself; where nothing could be judged, `unjudged`
-    says why.
+    says why. `torch`: what the first trial ran under.
     """
 
     source: Source
@@ -57,6 +57,11 @@ class RunData:
     def matrix(self) -> Matrix | None:
         """The matrix of the folder, when it can be read."""
         return self.source.matrix
+
+    @cached_property
+    def torches(self) -> str:
+        """All that the trials ran under: one version, or the report says that there are several."""
+        return ", ".join(dict.fromkeys(torch for torch, _ in self.gathered.software)) or self.torch
 
     @cached_property
     def run_dir(self) -> str:

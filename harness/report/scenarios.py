@@ -82,7 +82,7 @@ def _view(data: RunData, item: ScenarioSummary, number: int) -> ScenarioView:
         word=WORDS[found][0],
         name=data.names[item.id],
         id=item.id,
-        count=wording.rate(item.failures, item.conclusive),
+        count=wording.rates(item),
         labels=tuple((label, count) for label, count in item.outcomes.items() if label not in (OK, SKIPPED)),
         fx=_count(item, item.fx_errors),
         dense=_count(item, item.dense_calls, DENSE_PROBE),

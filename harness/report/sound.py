@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.control.request import Row
-from harness.control.rows import ROW_SCHEMA
 from harness.core.errors import MatrixError, nearest
 from harness.core.outcome import LABELS, primary
+from harness.core.rowshape import ROW_SCHEMA
 from harness.core.scenario import Scenario
 from harness.report.text import clip
 

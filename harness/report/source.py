@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.control.request import Row
 from harness.control.results import ENVIRONMENT, MATRIX, RESULTS, SCHEMA, is_finished, parse_row, read_environment
-from harness.control.rundir import TRIALS, is_run_folder
+from harness.control.rundir import TRIALS, holds_trials
 from harness.core.errors import RunFolderError, UserError, nearest
 from harness.core.eventfile import LINES_NAME
 from harness.core.matrix import Matrix, parse_matrix
@@ -207,7 +207,7 @@ def open_source(path: Path) -> Source:
             raise RunFolderError(f"{path}: no such run folder{nearest(path.name, there)}")
         if not path.is_dir():
             raise RunFolderError(f"{path} is a file; give the run folder that holds {RESULTS}")
-        if not is_run_folder(path):
+        if not holds_trials(path):
             raise RunFolderError(f"{path} is not a run folder: it has neither {RESULTS} nor {MATRIX}")
     except OSError as error:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from error

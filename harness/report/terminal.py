@@ -38,6 +38,7 @@ def print_run(console: Console, view: RunView) -> None:
         ("Not as expected", _unexpected(view)),
         ("Errors", _errors(view)),
         ("Deadlocks, hangs and crashes", _stuck(view)),
+        ("Several torch, each judged by itself", _by_torch(view)),
         ("Skipped", _skipped(view)),
         ("Incomplete", _incomplete(view)),
         ("No tok/s", _by_reason(view, [(item, item.no_rate) for item in view.summary.scenarios if item.no_rate])),
@@ -176,6 +177,10 @@ def _named(view: RunView, ids: Sequence[str]) -> str:
 
 def _skipped(view: RunView) -> list[RenderableType]:
     return _by_reason(view, [(item, item.reason) for item in view.summary.scenarios if item.skipped])
+
+
+def _by_torch(view: RunView) -> list[RenderableType]:
+    return _by_reason(view, [(item, wording.rates(item)) for item in view.summary.scenarios if item.by_torch])
 
 
 def _incomplete(view: RunView) -> list[RenderableType]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.control.find_trial import HINT, find_trial, names_nearby
-from harness.control.rundir import TRIALS, is_run_folder
+from harness.control.rundir import TRIALS, holds_trials
 from harness.core.errors import RunFolderError, nearest
 from harness.core.eventfile import LINES_NAME, RAW_NAME, read_raw
 from harness.report.inside import is_own
@@ -30,7 +30,7 @@ def check_trial_folder(path: Path) -> Path:
         raise RunFolderError(f"{path} is a file; give the trial's folder, {path.parent}")
     if any((path / name).exists() for name in (LINES_NAME, RAW_NAME, SPEC, RESULT)):
         return path
-    if is_run_folder(path):
+    if holds_trials(path):
         trials = sorted(other.name for other in (path / TRIALS).iterdir()) if (path / TRIALS).is_dir() else []
         example = f", for example {path / TRIALS / trials[0]}" if trials else ", but it has none"
         raise RunFolderError(f"{path} is a run folder; give the folder of one of its trials{example}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.control.request import Row
 from harness.control.results import ENVIRONMENT
-from harness.control.rundir import TRIALS, is_run_folder
+from harness.control.rundir import TRIALS, holds_trials
 from harness.core.errors import RunFolderError
 from harness.report.inside import is_own
 from harness.report.sound import Sounder, UnsoundError
@@ -69,7 +69,7 @@ def read_trial(path: Path) -> Trial:
 
 
 def _rows(run: Path) -> list[Row]:
-    return list(open_source(run).rows()) if is_run_folder(run) else []
+    return list(open_source(run).rows()) if holds_trials(run) else []
 
 
 def _from_result(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any]) -> Row:

@@ -38,10 +38,18 @@ def verdict(summary: ScenarioSummary, signs: Signs = UNICODE) -> str:
         return "skipped"
     if not summary.conclusive:
         return summary.verdict
+    parts = summary.by_torch or (summary,)  # under several torch never one count: `undecided 0/30 + 0/30 (≤ 9.5 %)`
     bound = f"{signs.le} {percent(summary.failure_rate_upper)}"
     if summary.failures:
-        bound = f"{signs.ge} {percent(failure_rate_lower(summary.failures, summary.conclusive))}"
-    return f"{summary.verdict} {summary.failures}/{summary.conclusive} ({bound})"
+        bound = f"{signs.ge} {percent(max(failure_rate_lower(part.failures, part.conclusive) for part in parts))}"
+    return f"{summary.verdict} {' + '.join(f'{part.failures}/{part.conclusive}' for part in parts)} ({bound})"
+
+
+def rates(summary: ScenarioSummary) -> str:
+    """The `rate` of a scenario; under several torch of each: `0/30 (≤ 9.5 %) under torch 2.11.0; …`."""
+    if not summary.by_torch:
+        return rate(summary.failures, summary.conclusive)
+    return "; ".join(f"{rate(part.failures, part.conclusive)} {part.under}" for part in summary.by_torch)
 
 
 def rate(failures: int, conclusive: int) -> str:

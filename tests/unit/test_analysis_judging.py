@@ -54,6 +54,36 @@ def test_kinds(expect: str, trials: list[tuple[str, ...]], kind: str, words: str
     assert words in found.text
 
 
+def test_trials_under_two_torch_are_held_to_what_is_expected_of_each() -> None:
+    """What the older may do the newer must not, whichever ran first."""
+    expects = matrix(
+        'where = "lock=none"\ntorch = "<2.12"\nmust = ["fx_error"]', 'where = "lock=none"\ntorch = ">=2.12"\nonly = ["ok"]'
+    )
+    rows = [row(NONE, 0, "fx_error", torch="2.11.0+cpu")]
+    rows += [row(NONE, 1, "fx_error", torch="2.13.0"), row(NONE, 2, torch="2.13.0")]
+    for summary in (summarise(rows), summarise(reversed(rows))):
+        judged = judge_run(expects, summary, TORCH, 1)[NONE.id]
+        assert {(one.kind, one.text.partition(": ")[0]) for one in judged} == {
+            ("met", "under torch 2.11.0+cpu"),
+            ("broken", "under torch 2.13.0"),
+        }
+        broken, met = standings(expects, summary, {}, TORCH, 1)
+        assert (broken.kind, met.kind) == ("broken", "met")
+        assert broken.text.startswith("under torch 2.13.0: ")
+        assert "fx_error in 1 of 2 trials" in broken.text
+
+
+def test_a_failure_under_two_torch_is_judged_also_where_its_own_is_not_known() -> None:
+    rows = [row(NONE, 0, torch="2.11.0"), row(NONE, 1, torch="2.13.0"), row(NONE, 2, "crash", torch="")]
+    summary = summarise(rows)
+    text = "under a torch that is not known: crash in 1 of 1 trial: nothing permits it"
+    assert [(one.kind, one.text) for one in judge_run(matrix(), summary, TORCH, 1)[NONE.id]] == [("unexpected", text)]
+    assert [(one.kind, one.text) for one in standings(matrix(), summary, {}, TORCH, 1)] == [("unexpected", text)]
+    assert summary.scenarios[0].verdict == "unsafe"
+    [alone] = summarise(rows[1:]).scenarios
+    assert (alone.by_torch, alone.torch, alone.failures, alone.conclusive) == ((), "2.13.0", 1, 2)
+
+
 def test_what_nothing_permits_is_unexpected() -> None:
     found = stand(matrix('where = "lock=none"\nmay = ["fx_error"]'), [FX, ("dense",)])
     assert [(one.kind, one.text) for one in found] == [

@@ -14,6 +14,7 @@ from harness.analysis.fairness import Fairness, alone, fairness
 from harness.analysis.holm import holm, least_p_of_rates, least_p_of_trials, least_p_of_values, trials_to_tell
 from harness.analysis.versus import RunComparison, Side, compare_runs
 from harness.core.scenario import Scenario
+from harness.report.comparison import notes, why
 
 FAIR = Fairness((), (), (), ())
 AXES = Scenario().to_dict()
@@ -114,6 +115,49 @@ def test_too_few_trials_are_said() -> None:
     assert (found.scenarios[0].word, found.too_few, found.needed) == ("no change that can be told", 1, 4)
 
 
+@pytest.mark.parametrize("fair", [FAIR, Fairness((), ("other --jobs: 1 → 2",), (), ())])
+@pytest.mark.parametrize("scenarios", [1, 4, 30])
+@pytest.mark.parametrize("now", [1, 2, 3])
+def test_with_as_many_trials_as_are_asked_for_the_clearest_difference_is_told(
+    now: int, scenarios: int, fair: Fairness
+) -> None:
+    """Also where every other test comes to count by those trials, and of the first none gave a throughput after."""
+    dice = random.Random(11)
+
+    def compared(trials: int, failures: int, measured: bool) -> RunComparison:
+        old, new = {}, {}
+        for name in map(str, range(scenarios)):
+            mixed = trials // 2 if name != "0" else 0
+            old[name] = side(mixed, trials, values(dice, trials, 2), values(dice, trials, 500))
+            rates = values(dice, trials, 500) if measured else ()
+            new[name] = side(failures if name == "0" else mixed, trials, values(dice, trials, 2), rates)
+        return compare_runs(old, new, fair)
+
+    before = compared(now, now, measured=False)
+    assert before.too_few == (scenarios if fair.speed else 2 * scenarios)
+    after = compared(before.needed, before.needed, measured=True)
+    assert after.scenarios[0].tests[0].told, f"{before.needed} were asked for"
+    assert fair.speed or all(test.could_tell for test in after.scenarios[0].tests)
+
+
+def test_ranks_and_medians_at_odds_are_said_and_nothing_told() -> None:
+    before = [5 + n / 100 for n in range(9)] + [10 + n / 100 for n in range(11)]
+    after = [9 + n / 100 for n in range(11)] + [20 + n / 100 for n in range(9)]
+    found = one(side(0, 20, startup=before), side(0, 20, startup=after))
+    [_, startup] = found.scenarios[0].tests
+    assert (found.exit_code, found.scenarios[0].word) == (0, "no change that can be told")
+    assert (startup.told, startup.found.at_odds) == (False, True)
+    [note] = notes(found)
+    assert note == "the ranks differ, and not in the direction that the medians show, so no change is told: start-up of default"
+    assert "not in the direction that the medians show" in why(startup)
+    many = compare_runs(
+        {str(n): side(0, 20, startup=before) for n in range(9)},
+        {str(n): side(0, 20, startup=after) for n in range(9)},
+        FAIR,
+    )
+    assert not any(test.found.at_odds for item in many.scenarios for test in item.tests), "after the correction it is none"
+
+
 def test_nothing_in_common_and_nothing_that_tells() -> None:
     assert compare_runs({"a": side(0, 5)}, {"b": side(0, 5)}, FAIR).exit_code == 3
     silent = one(side(0, 0), side(0, 5))
@@ -151,6 +195,16 @@ def test_on_another_machine_failures_are_compared_and_speed_is_not(change: Mappi
     assert not rate.told
     assert rate.unfair == words
     assert found.family == 1, "what is not counted is not corrected for"
+
+
+@pytest.mark.parametrize("side_of", ["before", "after"])
+def test_speed_of_a_run_whose_trials_had_several_jobs_is_not_compared(side_of: str) -> None:
+    mixed = {**ENV, "options": {**ENV["options"], "varied": {"jobs": [2, 1], "executor": ["local"]}}}
+    old, new = (mixed, ENV) if side_of == "before" else (ENV, mixed)
+    fair = fairness(old, new, ({}, {}), SOFTWARE)
+    assert fair.speed == (f"the trials {side_of} ran with different --jobs: 2, 1",)
+    odd = {**ENV, "options": {**ENV["options"], "varied": {"jobs": 5}}}
+    assert fairness(odd, ENV, ({}, {}), SOFTWARE).speed == ()
 
 
 def test_other_gpus_matter_to_scenarios_on_them_only() -> None:

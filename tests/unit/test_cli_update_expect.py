@@ -145,3 +145,64 @@ def test_the_installed_matrices_are_not_touched(
     code, _, err = run("harness/m.toml", "--out", "run")
     assert (code, "is part of the installed package; copy it" in err) == (2, True)
     assert not (tmp_path / "run").exists()
+
+
+INLINE = 'schema = 1\nexpect = [{where = "lock=none", only = ["ok"]}]\n[axes]\nlock = ["none", "first_step"]\n'
+
+
+def test_expectations_that_cannot_be_edited_are_refused_before_anything_runs(
+    run: Run, executor: FakeExecutor, tmp_path: Path
+) -> None:
+    """Whether a run would have had something to change or not: that is not known then."""
+    (tmp_path / "m.toml").write_text(INLINE)
+    code, out, err = run("m.toml", "--out", "run")
+    assert (code, out, executor.ran) == (2, "", [])
+    assert err.splitlines()[-1].startswith("error: m.toml: cannot edit its expectations; write each as a table of its own")
+    run("m.toml", "--out", "other", update=False)
+    executor.ran.clear()
+    assert run("--resume", "--out", "other", "--repeats", "2")[0] == 2
+    assert executor.ran == []
+    assert (tmp_path / "m.toml").read_text() == INLINE
+
+
+def test_a_resumed_run_whose_file_has_become_another_is_refused_before_anything_runs(
+    run: Run, executor: FakeExecutor, tmp_path: Path
+) -> None:
+    run("m.toml", "--out", "run", update=False)
+    executor.ran.clear()
+    (tmp_path / "m.toml").write_text(MATRIX.replace("reentrant", "non_reentrant"))
+    code, out, err = run("--resume", "--out", "run", "--repeats", "3")
+    assert (code, out, executor.ran) == (2, "", [])
+    assert "m.toml is no longer the matrix that was run" in err
+
+
+def no_longer(file: Path) -> None:
+    file.write_text(MATRIX.replace("reentrant", "non_reentrant"))
+
+
+def no_text(file: Path) -> None:
+    file.write_bytes(b"\xff")
+
+
+def no_toml(file: Path) -> None:
+    file.write_text("[axes")
+
+
+@pytest.mark.parametrize("change", [no_longer, no_text, no_toml, Path.unlink])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_what_was_run_is_shown_though_the_file_can_no_longer_be_updated(
+    run: Run, executor: FakeExecutor, tmp_path: Path, change: Callable[[Path], object], more: list[str]
+) -> None:
+    def before(number: int) -> None:
+        if number == 7:
+            change(tmp_path / "m.toml")
+
+    executor.before = before
+    code, out, err = run("m.toml", "--out", "run", *more)
+    assert code == 2
+    assert len(executor.ran) == 8
+    assert "unsafe" in out
+    assert (tmp_path / "run" / "report.html").exists()
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "m.toml" in last

@@ -23,7 +23,7 @@ from harness.control.matrices import refuse_other_matrix
 from harness.control.recovery import ASIDE, recover
 from harness.control.request import Row, TrialRequest
 from harness.control.results import read_environment, read_rows
-from harness.control.session import RunOptions
+from harness.control.resuming import RunOptions
 from harness.control.session import _matrix as matrix_of
 from harness.core.errors import MatrixError, RunFolderError, UserError
 from harness.core.events import read_events

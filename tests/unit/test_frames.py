@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fake_runs import fx_row, row
+from fake_runs import FX_ERROR, fx_row, row
 
 import harness
+from harness import cli
 from harness.control import rundir
 from harness.control.request import Row
 from harness.core.axes import AXES
@@ -146,14 +147,71 @@ def test_a_cut_last_line_is_passed_over(write: Write) -> None:
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="holds no run"):
         harness.load(tmp_path)
+    with pytest.raises(RunFolderError, match="nowhere is no run folder"):
+        harness.load(tmp_path / "nowhere")
+    (tmp_path / "plan" / "trials" / "001-plan").mkdir(parents=True)
+    with pytest.raises(RunFolderError, match="plan holds the trials of a plan"):
+        harness.load(tmp_path / "plan")
     (tmp_path / "results.jsonl").write_text("no row\n")
     with pytest.raises(RunFolderError, match="line 1: not a row"):
         harness.load(str(tmp_path))
     (tmp_path / "environment.json").write_text('{"schema": 99}')
     with pytest.raises(RunFolderError, match="newer harness"):
         harness.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"schema": 99}, '"schema" is 99, and this version reads 1'),
+        ({"outcomes": ["exploded"]}, '"outcomes" is not a list of outcomes that this version knows'),
+        ({"outcomes": []}, '"outcomes" is not a list of outcomes'),
+        ({"scenario": {"lock": "every_stepp"}}, "its scenario is none that this version knows: .*every_step"),
+        ({"scenario": {"colour": "red"}}, "its scenario is none that this version knows: .*colour"),
+    ],
+)
+def test_a_row_that_the_report_does_not_count_is_no_trial(
+    write: Write, capsys: pytest.CaptureFixture[str], wrong: Row, words: str
+) -> None:
+    bad = {**row(Scenario(), 1), **wrong}
+    path = write(row(Scenario(), 0), bad)
+    with pytest.raises(RunFolderError, match=f"results.jsonl: trial default--r1: {words}.*; move its line out of the file"):
+        harness.load(path)
+    with pytest.raises(SystemExit):
+        cli.main(["report", str(path), "--csv", "-"])
+    out, err = capsys.readouterr()
+    assert "default--r1" not in out
+    assert "line 2: " in err
+
+
+def test_events_are_read_where_the_run_was_loaded_from(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from another working folder, and once the link by which it was named leads to another run."""
+    trial = row(Scenario())
+    path = write(trial)
+    log = path / "trials" / trial["trial"] / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    monkeypatch.chdir(tmp_path)
+    Path("latest").symlink_to("run")
+    run, linked = harness.load("run"), harness.load("latest")
+    Path("latest").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(run.events[trial["trial"]]) == len(linked.events.all()) == len(EVENTS)
+    assert run.path == linked.path == path.resolve()
+
+
+def test_an_error_outside_of_the_workers_has_a_stage_and_no_step(write: Write) -> None:
+    setup = {**FX_ERROR, "stage": "set-up", "worker": "", "step": 0}
+    unknown = {**FX_ERROR, "step": None}
+    errors = harness.load(write(row(Scenario(), 0, "fx_error", errors=[setup, unknown, FX_ERROR]))).errors
+    assert list(errors.stage) == ["set-up", "", ""]
+    assert list(errors.step.isna()) == [True, True, False]
+    assert errors.step[2] == 0
 
 
 def test_importing_the_package_is_light() -> None:

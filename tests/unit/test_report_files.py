@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_events import collision, write_events
 from fake_folder import write_folder
 from fake_runs import FX_ERROR, row
 
@@ -116,6 +117,74 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     failed: dict[str, Any] = row(Scenario(), 0, "fx_error", errors=[FX_ERROR])
     write_folder(tmp_path / "run", [failed], matrix=MATRIX)
+
+
+def harness(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return (ended.value.code, *capsys.readouterr())
+
+
+@pytest.mark.usefixtures("_run")
+@pytest.mark.parametrize("option", ["--out", "--csv", "--markdown", "--badge"])
+@pytest.mark.parametrize(
+    "name",
+    ["results.jsonl", "matrix.toml", "environment.json", "bisect.json", "plans.jsonl", "trials/default--r0/result.json",
+     "trials/default--r0/new.csv", "trials/new.csv", "plans/a/trials/b/result.json", "references/x/result.json"],
+)  # fmt: skip
+def test_no_output_is_written_over_what_a_run_recorded(
+    capsys: pytest.CaptureFixture[str], name: str, option: str
+) -> None:
+    path = Path("run") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix != ".csv" and not path.exists():
+        path.write_text("evidence")
+    Path("latest").symlink_to("run")
+    Path("link").symlink_to(path)
+    before = path.read_bytes() if path.exists() else None
+    for named in (str(path), f"latest/{name}", str(path.absolute()), "link"):
+        code, out, err = harness(capsys, "report", "run", option, named)
+        real = Path("run").resolve()
+        assert (code, out) == (2, "")
+        assert err == f"error: {named} is of the record of the run in {real}; choose another file with {option}\n"
+        assert (path.read_bytes() if path.exists() else None) == before
+
+
+@pytest.mark.usefixtures("_run")
+def test_other_commands_spare_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    trial = Path("run/trials/default--r0")
+    trial.mkdir(parents=True)
+    write_events(Path("run"), "default--r0", collision())
+    before = Path("run/results.jsonl").read_bytes()
+    for command in (
+        ["compare", "run", "run", "--html", "run/results.jsonl"],
+        ["trace", str(trial), "--out", "run/results.jsonl"],
+        ["report", "run", "--trial", "default--r0", "--out", "run/results.jsonl"],
+    ):
+        code, out, err = harness(capsys, *command)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "run/results.jsonl is of the record of the run in" in err
+    assert Path("run/results.jsonl").read_bytes() == before
+
+
+@pytest.mark.usefixtures("_run")
+def test_what_is_made_of_a_run_may_lie_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    trial = Path("run/trials/default--r0")
+    trial.mkdir(parents=True)
+    write_events(Path("run"), "default--r0", collision())
+    for command, made in (
+        (["report", "run", "--out", "run/report.html"], "run/report.html"),
+        (["report", "run", "--csv", "run/trials.csv"], "run/trials.csv"),
+        (["report", "run", "--trial", "default--r0"], f"{trial}/report.html"),
+        (["report", "run", "--trial", "default--r0", "--out", f"{trial}/report.html"], f"{trial}/report.html"),
+        (["trace", str(trial)], f"{trial}/trace.json"),
+    ):
+        code, out, _ = harness(capsys, *command)
+        assert (code, out) == (0, f"{made}\n")
+    Path("trials").mkdir()
+    for name in ("trials/run.csv", "results.jsonl"):  # of no run
+        assert harness(capsys, "report", "run", "--csv", name)[:2] == (0, f"{name}\n")
 
 
 @pytest.mark.usefixtures("_run")

@@ -104,6 +104,26 @@ def test_hostile_text_of_a_run_is_text_in_markdown(capsys: pytest.CaptureFixture
     assert "@user" not in "".join(token.content for token in found if token.type == "text")
 
 
+def test_two_torch_in_one_scenario_are_one_verdict_in_no_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """By 60 trials without a failure it would be safe, and by 30 it is not; so says each output."""
+    torch = ["2.11.0"] * 30 + ["2.13.0+cpu"] * 30
+    write_folder(Path("run"), [row(None, n, torch=one) for n, one in enumerate(torch)], matrix=MATRIX)
+    _, line, _ = report(capsys, "run", "--summary")
+    assert "on torch 2.11.0, 2.13.0+cpu: 1 undecided of 1 scenario" in line
+    assert "safe" not in line
+    each = "0/30 (≤ 9.5 %) under torch 2.11.0; 0/30 (≤ 9.5 %) under torch 2.13.0+cpu"
+    _, markdown, _ = report(capsys, "run", "--markdown", "-")
+    assert f"| ? undecided | default | {each} |" in markdown
+    assert "Safe takes 59 trials of a scenario without a failure, under each torch." in markdown
+    assert "--repeats 59" not in markdown, "which would add trials of one torch alone"
+    _, svg, _ = report(capsys, "run", "--badge", "-")
+    assert "1 undecided" in svg
+    report(capsys, "run")
+    page = Path("run/report.html").read_text("utf-8")
+    assert each in page
+    assert "0/60" not in page + markdown + line
+
+
 def test_csv_is_the_frame_of_trials(capsys: pytest.CaptureFixture[str]) -> None:
     wide_folder(Path("run"))
     assert report(capsys, "run", "--csv", "t.csv")[:2] == (0, "t.csv\n")

@@ -153,6 +153,36 @@ def test_scenarios_are_never_pooled() -> None:
     assert [(item.id, item.trials, item.failures) for item in found] == [(warm.id, 2, 1), (cold.id, 1, 0)]
 
 
+OLD, NEW = "2.11.0", "2.13.0+cpu"
+
+
+@pytest.mark.parametrize(
+    ("old", "bad", "new", "verdict", "bound"),
+    [
+        (30, 0, 30, "undecided", failure_rate_upper(0, 30)),
+        (59, 0, 58, "undecided", failure_rate_upper(0, 58)),
+        (59, 0, 60, "safe", failure_rate_upper(0, 59)),
+        (30, 30, 30, "unsafe", 1.0),
+    ],
+)
+def test_trials_of_two_torch_never_make_one_verdict(old: int, bad: int, new: int, verdict: str, bound: float) -> None:
+    rows = [row(None, n, "fx_error" if n < bad else "ok", torch=OLD) for n in range(old)]
+    found = one(*rows, *(row(None, old + n, torch=NEW) for n in range(new)))
+    assert (found.verdict, found.failure_rate_upper) == (verdict, bound)
+    assert [(part.torch, part.failures, part.conclusive) for part in found.by_torch] == [(OLD, bad, old), (NEW, 0, new)]
+    assert found.by_torch[0].verdict == one(*rows).verdict
+    document = found.to_json()
+    assert (document["verdict"], [part["torch"] for part in document["by_torch"]]) == (verdict, [OLD, NEW])
+
+
+def test_a_torch_of_which_no_trial_says_anything_changes_no_verdict() -> None:
+    rows = [row(None, n, torch=NEW) for n in range(59)]
+    found = one(row(None, 90, "setup_error", torch=OLD), row(None, 91, "skipped", torch=""), *rows)
+    assert (found.verdict, found.torch, found.by_torch, "by_torch" in found.to_json()) == ("safe", NEW, (), False)
+    silent = one(row(None, 0, "setup_error", torch=OLD), row(None, 1, "setup_error", torch=NEW))
+    assert (silent.verdict, silent.torch, silent.by_torch) == ("incomplete", "", ())
+
+
 def test_json_has_the_agreed_fields() -> None:
     document = one(row()).to_json()
     assert tuple(document) == AGREED

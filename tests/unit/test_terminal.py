@@ -217,6 +217,19 @@ OTHERS = (
 )
 
 
+def test_each_torch_of_a_scenario_has_its_own_count_and_more_trials_are_not_advised() -> None:
+    rows = [row(NONE, n, torch="2.11.0" if n < 30 else "2.13.0") for n in range(60)]
+    text = shown(RunView("m", "r", summarise(rows), ("lock",), {}, "2.13.0", "here", resume="harness run --resume --out r"))
+    assert "undecided 0/30 + 0/30 (≤ 9.5 %)" in text
+    each = "0/30 (≤ 9.5 %) under torch 2.11.0; 0/30 (≤ 9.5 %) under torch 2.13.0"
+    assert f"Several torch, each judged by itself lock=none: {each}" in " ".join(text.split())
+    assert "--repeats" not in text
+    for one in rows[:30]:
+        one.update(outcome="fx_error", outcomes=["fx_error"])
+    failed = summarise(rows)
+    assert "unsafe 30/30 + 0/30 (≥ 90 %)" in shown(RunView("m", "r", failed, ("lock",), {}, "2.13.0", "here"))
+
+
 def stuck(**rest: object) -> RunView:
     rows = [row(NONE, 0, "deadlock", reason=WAITS, startup_s=None, tokens_per_s=None)]
     rows += [row(NONE, 1, "deadlock", reason=OTHERS, startup_s=None, tokens_per_s=None)]

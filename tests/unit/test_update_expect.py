@@ -11,7 +11,7 @@ import pytest
 from fake_runs import row
 
 from harness.analysis.summary import ScenarioSummary, summarise
-from harness.control.update_expect import update_expectations
+from harness.control.update_expect import check_editable, update_expectations
 from harness.core.errors import MatrixError
 from harness.core.expectations import judge
 from harness.core.matrix import Matrix, parse_matrix
@@ -202,3 +202,23 @@ def judged(matrix: Matrix, found: list[ScenarioSummary], torch: str) -> set[tupl
         for item in found
         for judgement in judge(Scenario.from_dict(item.scenario), item.labels, torch, matrix.expectations)
     }
+
+
+@pytest.mark.parametrize("number", range(len(OLD) + 1))
+def test_tables_that_can_be_edited_are_known_beforehand(number: int) -> None:
+    for end in ("\n", "\r\n"):
+        text = HEAD + "\n".join(OLD[:number]) + "\n[pipeline]\nheads = 2\n"
+        check_editable(parse_matrix(text.replace("\n", end), file="m.toml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'schema = 1\nexpect = [{ where = "lock=none", only = ["ok"] }]\n[axes]\nlock = ["none"]\n',
+        HEAD + '[[expect]]\nwhere = "lock=none"\n"t\\u006frch" = "==2.13.*"\nonly = ["ok"]\n',
+    ],
+)
+def test_tables_that_cannot_be_edited_are_known_beforehand(text: str) -> None:
+    """Whatever a run would show: these expectations hold or not, that is seen only then."""
+    with pytest.raises(MatrixError, match=r"m.toml: cannot edit its expectations"):
+        check_editable(parse_matrix(text, file="m.toml"))
