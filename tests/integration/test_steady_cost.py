@@ -61,6 +61,7 @@ def test_at_the_time_limit_the_rounds_that_are_whole_are_kept(minutes: float) ->
 
 
 def test_too_few_rounds_are_an_error_that_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady_cost, "prepare", lambda _: {})  # it is for good, and other tests share this process
     monkeypatch.setattr("sys.argv", ["steady_cost", "--drafters", "2", "--targets", "1", "--block", "2", "--minutes", "0"])
     with pytest.raises(SystemExit, match="error: 0 rounds after the first within 0 min; give more, or --block less"):
         steady_cost.main()

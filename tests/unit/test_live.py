@@ -143,27 +143,36 @@ def test_a_name_is_given_to_an_owner_that_has_ended() -> None:
 
 
 SECONDS = 61.5
+ITEMS = queue.Queue[int]()
+BARRIER = threading.Barrier(2, timeout=SECONDS)
+CONDITION, READY = threading.Condition(), threading.Event()
 TAKEN = threading.Lock()
-TAKEN.acquire()  # for good: who has waited for it is left to the end of the process
+TAKEN.acquire()
 EMPTY = queue.SimpleQueue[int]()
+EVENT = threading.Event()
 
 
 def from_queue() -> None:
-    queue.Queue[int]().get(timeout=SECONDS)
+    ITEMS.get(timeout=SECONDS)
 
 
 def from_queue_by_place() -> None:
-    queue.Queue[int]().get(True, 62)
+    ITEMS.get(True, 62)
 
 
 def at_a_barrier_with_a_limit_of_its_own() -> None:
-    threading.Barrier(2, timeout=SECONDS).wait()
+    BARRIER.wait()
 
 
 def for_a_predicate() -> None:
-    condition = threading.Condition()
-    with condition:
-        condition.wait_for(lambda: False, SECONDS)
+    with CONDITION:
+        CONDITION.wait_for(READY.is_set, SECONDS)
+
+
+def make_ready() -> None:
+    READY.set()
+    with CONDITION:
+        CONDITION.notify_all()
 
 
 def for_a_lock() -> None:
@@ -183,33 +192,38 @@ def from_a_queue_in_c() -> None:
 
 
 def for_an_event_without() -> None:
-    threading.Event().wait(None)
+    EVENT.wait(None)
 
 
 def for_a_lock_without() -> None:
     TAKEN.acquire(True, -1)
 
 
-LIMITS: dict[Callable[[], None], float | None] = {
-    from_queue: SECONDS,
-    from_queue_by_place: 62.0,
-    at_a_barrier_with_a_limit_of_its_own: SECONDS,
-    for_a_predicate: SECONDS,
-    for_a_lock: 63.0,
-    for_a_lock_by_place: 63.5,
-    for_a_lock_by_a_variable: math.inf,
-    from_a_queue_in_c: 64.0,
-    for_an_event_without: None,
-    for_a_lock_without: None,
-}
+LIMITS: list[tuple[Callable[[], None], float | None, Callable[[], object]]] = [
+    (from_queue, SECONDS, lambda: ITEMS.put(1)),
+    (from_queue_by_place, 62.0, lambda: ITEMS.put(1)),
+    (at_a_barrier_with_a_limit_of_its_own, SECONDS, BARRIER.wait),
+    (for_a_predicate, SECONDS, make_ready),
+    (for_a_lock, 63.0, TAKEN.release),  # the thread takes it then
+    (for_a_lock_by_place, 63.5, TAKEN.release),
+    (for_a_lock_by_a_variable, math.inf, TAKEN.release),
+    (from_a_queue_in_c, 64.0, lambda: EMPTY.put(1)),
+    (for_an_event_without, None, EVENT.set),
+    (for_a_lock_without, None, TAKEN.release),
+]
 
 
-@pytest.mark.parametrize(("wait", "limit"), LIMITS.items())
-def test_the_time_limit_of_a_wait(wait: Callable[[], None], limit: float | None) -> None:
+@pytest.mark.parametrize(("wait", "limit", "end"), LIMITS, ids=[wait.__name__ for wait, *_ in LIMITS])
+def test_the_time_limit_of_a_wait(wait: Callable[[], None], limit: float | None, end: Callable[[], object]) -> None:
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    assert stands_in_a_wait(thread)
-    assert time_limit(thread.ident or 0) == limit
+    try:
+        assert stands_in_a_wait(thread)
+        assert time_limit(thread.ident or 0) == limit
+    finally:
+        end()
+        thread.join(20)
+    assert not thread.is_alive()
 
 
 def stands_in_a_wait(thread: threading.Thread) -> bool:
