@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from harness.analysis.warm_time import KINDS, Spent, why_idle
 from harness.control.request import Row
 from harness.core.axes import Value
+from harness.report.bars import Bar, bar
 from harness.report.plot import Plot, plot
 from harness.report.spans import COMPILE_LOCK, REGION, WAIT, Story
 from harness.report.speed import STRATEGY
-from harness.report.tallies import NO_WORKER, Load, LockTime, Tallies, Work
+from harness.report.tallies import NO_WORKER, LockTime, Tallies, Work
 from harness.report.text import clip
+from harness.report.warm_charts import GIB, LONGEST_NAME, Device, Warm, device_rows, idle_rows, warm_rows
 from harness.report.wording import number
 
 MOST_PLOTS = 6
 MOST_WORKERS = 12
 MOST_ROWS = 60
 MOST_IDLE = 20
-LONGEST_NAME = 120
-GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A value and its length in percent of the longest; "" where nothing is to be drawn."""
-
-    text: str
-    length: str
 
 
 @dataclass(frozen=True)
@@ -54,29 +46,6 @@ class LockRow:
 
 
 @dataclass(frozen=True)
-class Warm:
-    """How a worker's time was spent once all were warm, in percent; of all trials of a strategy together."""
-
-    strategy: str
-    worker: str
-    busy: Bar
-    waited: tuple[str, ...]
-    seconds: str
-
-
-@dataclass(frozen=True)
-class Device:
-    """How busy a device was under one strategy, in percent, seen from outside; means of trials."""
-
-    strategy: str
-    device: str
-    warm: Bar
-    whole: Bar
-    memory: str
-    trials: int
-
-
-@dataclass(frozen=True)
 class Peak:
     """A device's largest peaks under one strategy."""
 
@@ -88,7 +57,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Charts:
-    """All of a run. What has no data is empty."""
+    """All of a run. What has no data is empty; `left_out`: of which table how many rows are not shown."""
 
     steps: tuple[Plot, ...]
     memory: tuple[Plot, ...]
@@ -98,6 +67,7 @@ class Charts:
     warm: tuple[Warm, ...]
     idle: tuple[tuple[str, str], ...]
     devices: tuple[Device, ...]
+    left_out: Mapping[str, int]
 
 
 def charts_of(
@@ -113,15 +83,23 @@ def charts_of(
         if found.trials and scenario in values:
             by_lock.setdefault(kind_of(values[scenario]), []).append(found)
     shown = _one_a_strategy(stories)
+    tables: dict[str, tuple[Any, ...]] = {
+        "peaks": _peaks(by_lock),
+        "locks": _locks(by_lock, _compile_lock(stories, kind_of)),
+        "warm": warm_rows(by_lock),
+        "idle": idle_rows(tallies, values, names),
+        "devices": device_rows(by_lock),
+    }
+    most = {name: MOST_IDLE if name == "idle" else MOST_ROWS for name in tables}
     return Charts(
         _steps(shown, names),
         _memory(shown, names),
-        _peaks(by_lock),
-        tuple(_work(by_lock, what) for what in ("compiles", "dense_calls")),
-        _locks(by_lock, _compile_lock(stories, kind_of)),
-        _warm(by_lock),
-        _idle(tallies, values, names),
-        _devices(by_lock),
+        work=tuple(_work(by_lock, what) for what in ("compiles", "dense_calls")),
+        left_out={
+            "work": max(0, len(by_lock) - MOST_ROWS),
+            **{name: max(0, len(rows) - most[name]) for name, rows in tables.items()},
+        },
+        **{name: rows[: most[name]] for name, rows in tables.items()},
     )
 
 
@@ -207,8 +185,8 @@ def _peaks(by_lock: Mapping[str, Sequence[Tallies]]) -> tuple[Peak, ...]:
                 found[lock, device] = (max(known[0], allocated), max(known[1], reserved))
     most = max((size for pair in found.values() for size in pair), default=0.0)
     return tuple(
-        Peak(lock, device, *(_bar(size / GIB, most / GIB) for size in pair))
-        for (lock, device), pair in list(found.items())[:MOST_ROWS]
+        Peak(lock, device, *(bar(size / GIB, most / GIB) for size in pair))
+        for (lock, device), pair in found.items()
     )
 
 
@@ -226,7 +204,7 @@ def _work(by_lock: Mapping[str, Sequence[Tallies]], what: str) -> Matrix:
     shown = sorted(workers, key=lambda name: (name == NO_WORKER, name))[:MOST_WORKERS]
     most = max((value for row in sums.values() for value in row.values()), default=0.0)
     rows = tuple(
-        (lock, tuple(_bar(row[name], most) if name in row else Bar("–", "") for name in shown))
+        (lock, tuple(bar(row[name], most) if name in row else Bar("–", "") for name in shown))
         for lock, row in list(sums.items())[:MOST_ROWS]
     )
     return Matrix(what.replace("_", " "), tuple(shown), rows, most == 0.0)
@@ -256,59 +234,12 @@ def _locks(
             strategy,
             lock,
             trials,
-            _bar(time.waited / trials, most),
-            _bar(time.held / trials, most),
+            bar(time.waited / trials, most),
+            bar(time.held / trials, most),
             number(time.waits / trials),
         )
-        for strategy, lock, trials, time in found[:MOST_ROWS]
+        for strategy, lock, trials, time in found
     )
-
-
-def _warm(by_lock: Mapping[str, Sequence[Tallies]]) -> tuple[Warm, ...]:
-    found = []
-    for lock, parts in by_lock.items():
-        together: dict[str, Spent] = {}
-        for part in parts:
-            for name, spent in part.spent.items():
-                together.setdefault(name, Spent()).join(spent)
-        found += [
-            Warm(
-                lock,
-                clip(name, LONGEST_NAME),
-                _bar(100 * spent.busy, 100.0),
-                tuple(_told(100 * spent.share(kind)) for kind in KINDS),
-                number(spent.warm),
-            )
-            for name, spent in sorted(together.items())
-            if spent.warm
-        ]
-    return tuple(found[:MOST_ROWS])
-
-
-def _told(percent: float) -> str:
-    return number(percent) if percent >= 0.05 else ""
-
-
-def _idle(
-    tallies: Mapping[str, Tallies], values: Mapping[str, object], names: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
-    """(scenario, who is idle there and why), of those in which anybody who takes steps is."""
-    said = [(names.get(scenario, scenario), why_idle(found.spent)) for scenario, found in tallies.items() if scenario in values]
-    return tuple((name, why) for name, why in said if why)[:MOST_IDLE]
-
-
-def _devices(by_lock: Mapping[str, Sequence[Tallies]]) -> tuple[Device, ...]:
-    found = []
-    for lock, parts in by_lock.items():
-        together: dict[str, Load] = {}
-        for part in parts:
-            for device, load in part.load.items():
-                together.setdefault(device, Load()).join(load)
-        for device, load in sorted(together.items()):
-            warm = _bar(100 * load.warm / load.warm_trials, 100.0) if load.warm_trials else Bar("–", "")
-            whole = _bar(100 * load.whole / load.trials, 100.0)
-            found.append(Device(lock, clip(device, 40), warm, whole, number(load.most_bytes / GIB), load.trials))
-    return tuple(found[:MOST_ROWS])
 
 
 def _lock_name(name: str) -> str:
@@ -332,8 +263,3 @@ def _add(into: LockTime, more: LockTime) -> None:
     into.held += more.held
     into.waits += more.waits
     into.taken += more.taken
-
-
-def _bar(value: float, most: float) -> Bar:
-    text = f"{value:.2f}" if 0 < value < 9.995 and value != int(value) else number(value).removesuffix(".0")
-    return Bar(text, f"{100 * value / most:.1f}" if most and value else "")

@@ -71,7 +71,7 @@ class Switching(NullContext):
         self._at = dict.fromkeys(drafters, -1)  # the block that each is in; a thread touches its own only
         self._together = threading.Barrier(len(drafters), action=self._begin)
         self._mutex_of_blocks = threading.Lock()
-        self._ends_s = math.inf
+        self._ends_s, self._a_round = math.inf, len(order)
         self._stop: Callable[[], None] = lambda: None
 
     def end_at(self, time_s: float, a_round: int, stop: Callable[[], None]) -> None:

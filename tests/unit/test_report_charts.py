@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_report_spans import ROLES
 
 from harness.core.scenario import Scenario
-from harness.report.charts import Charts, charts_of, step_times
+from harness.report.charts import MOST_IDLE, MOST_ROWS, Charts, charts_of, step_times
 from harness.report.gather import Measures
 from harness.report.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plot
 from harness.report.sound import Sounder
@@ -153,6 +153,15 @@ def test_the_load_of_a_device_is_a_mean_of_trials_once_warm_and_whole() -> None:
     [found] = charts((Scenario(), tallied(rows))).devices
     assert (found.device, found.warm.text, found.warm.length, found.whole.text) == ("cuda:0", "70", "70.0", "20")
     assert (found.memory, found.trials) == ("4.0", 3)
+
+
+def test_of_long_tables_it_is_said_how_many_rows_are_not_shown() -> None:
+    scenarios = [Scenario(schedule=f"pct:1:{depth}") for depth in range(1, MOST_ROWS + 4)]
+    idle = {"drafter-0": warm("drafter", {"queue.get": 4.0})}
+    locks = {"strategy": {"waits": 1, "taken": 1, "wait_s": 1.0, "hold_s": 1.0}}
+    found = charts(*((one, tallied([row(one, 0, workers=idle, locks=locks)])) for one in scenarios))
+    assert found.left_out == {"work": 3, "peaks": 0, "locks": 3, "warm": 3, "idle": 43, "devices": 0}
+    assert [len(rows) for rows in (found.work[0].rows, found.locks, found.warm, found.idle)] == [MOST_ROWS] * 3 + [MOST_IDLE]
 
 
 def test_cold_and_warm_caches_and_schedules_are_not_added_up() -> None:

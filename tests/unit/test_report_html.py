@@ -87,6 +87,15 @@ def test_who_keeps_warm_workers_waiting_is_named(tmp_path: Path) -> None:
     assert "Where the time of warm workers went" in found.shown
 
 
+def test_rows_of_charts_that_are_not_shown_are_counted(tmp_path: Path) -> None:
+    warm = {"role": "drafter", "warm_s": 2.0, "waited_s": {"strategy_lock": 1.5}, "waited_on_s": {}}
+    scenarios = [Scenario(schedule=f"pct:1:{depth}") for depth in range(1, 62)]
+    write_folder(tmp_path, [row(one, 0, workers={"d": warm}) for one in scenarios])
+    _, found = made(tmp_path)
+    assert found.shown.count("1 more row not shown.") == 2, "compiles by thread, and the time of warm workers"
+    assert "41 more scenarios not shown." in found.shown
+
+
 def test_what_scrolls_can_be_reached_with_the_keyboard(tmp_path: Path) -> None:
     _, document = made(wide_folder(tmp_path / "run"))
     scrolling = [attributes for tag, attributes in document.tags if tag == "pre" or attributes.get("class") == "scroll"]
