@@ -109,13 +109,17 @@ def _why_no_items(targets: Mapping[str, Spent]) -> str:
         return ""  # of several processes their own accounts are all there is
     shares = {kind: sum(spent.share(kind) for spent in targets.values()) / len(targets) for kind in KINDS}
     kind = max(KINDS, key=shares.__getitem__)
+    one = len(targets) == 1
     if shares[kind] < LITTLE:
         busy = _range([spent.busy for spent in targets.values()])
-        return f", and the targets are busy {busy} of theirs: more of them, or faster ones, would make more"
+        who = f"the target is busy {busy} of its own" if one else f"the targets are busy {busy} of theirs"
+        return f", and {who}: more targets, or faster ones, would make more"
+    share = _percent(shares[kind])
+    who = f"the target waits {share} of its own" if one else f"the targets wait {share} of theirs"
     if kind == ROOM:
-        told = f", while the targets wait {_percent(shares[kind])} of theirs for room in {_queues(targets.values())}"
-        return f"{told}: a greater queue_depth would let them go on"
-    return f", and the targets wait {_percent(shares[kind])} of theirs for {_cause(kind, targets, targets)}"
+        go_on = f"a greater queue_depth would let {'it' if one else 'them'} go on"
+        return f", while {who} for room in {_queues(targets.values())}: {go_on}"
+    return f", and {who} for {_cause(kind, targets, targets)}"
 
 
 def _queues(spent: Iterable[Spent]) -> str:

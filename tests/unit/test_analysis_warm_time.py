@@ -34,8 +34,8 @@ def test_targets_that_are_busy_themselves_are_too_slow() -> None:
     slow = worker("target", {"queue.put": 0.2})
     found = spent(drafter_0=BUSY, drafter_1=worker("drafter", {"queue.get": 3.0}), target_0=slow)
     assert why_idle(found) == (
-        "drafter-1 is busy 70 % of the time once all are warm: it waits 30 % of its time for items, and the targets are busy "
-        "98 % of theirs: more of them, or faster ones, would make more"
+        "drafter-1 is busy 70 % of the time once all are warm: it waits 30 % of its time for items, and the target is busy "
+        "98 % of its own: more targets, or faster ones, would make more"
     )
 
 

@@ -133,7 +133,7 @@ def test_the_time_of_warm_workers_is_a_share_of_all_trials_and_who_is_idle_is_na
     ]  # fmt: skip
     [(scenario, why)] = found.idle
     assert scenario == starved.id
-    assert why.endswith("for room in the queue of drafter-1: a greater queue_depth would let them go on")
+    assert why.endswith("for room in the queue of drafter-1: a greater queue_depth would let it go on")
 
 
 def test_of_an_older_harness_s_rows_nothing_is_said() -> None:
