@@ -19,6 +19,7 @@ those has failed or was certified too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,9 @@ RIVAL = 0.6
 
 PROVOKED = 2
 """Trials of a certified strategy under each schedule of the portfolio: a race that the others lose may need another one."""
+
+WORTHWHILE = 0.5
+"""Of what the best trial tells, what another has to tell to run beside it."""
 
 WITNESS_TRIALS = 3
 """Trials given to an own witness of a strategy whose failure is known from one above it,"""
@@ -140,16 +144,23 @@ class Bisector:
         first = self.next()
         if not isinstance(first, Run):
             return first
+        return self._beside(first, size)[:size]
+
+    def _beside(self, first: Run, size: int) -> list[Run]:
+        """`first` and what is to be run beside it: of each purpose, no more than is wanted."""
+        if first.purpose == "portfolio":
+            return self._first_looks()
+        if first.purpose == "explore":
+            return self._spread(size)
         if first.purpose in ("price", "compare"):
-            return [replace(first, strategy=name) for name in self._in_turn[:size]]
-        if first.purpose != "certify":
-            return [first] * size
-        left = [
-            Run(first.strategy, context, self._certified_under(first.strategy, context), "certify")
-            for context in range(self.ladder.contexts)
-            for _ in range(self._left(first.strategy, context))
-        ]
-        return left[:size]
+            return [replace(first, strategy=name) for name in self._in_turn]
+        if first.purpose == "certify":
+            return self._certifications(first.strategy)
+        if first.purpose == "provoke":
+            return self._provocations(first.strategy)
+        if first.purpose == "witness":
+            return [first] * (WITNESS_TRIALS - self.ladder.standings[first.strategy].witness_trials)
+        return [first] * size
 
     def asks(self, size: int) -> list[Ask]:
         """While `next` is a plan: that, and others to run beside it, at most `size` together."""
@@ -173,18 +184,22 @@ class Bisector:
     # the phases, in order; each gives a step, or None when it is over
 
     def _first_look(self) -> Run | None:
+        return next(iter(self._first_looks()), None)
+
+    def _first_looks(self) -> list[Run]:
         """Does it fail at all, and under which schedule?"""
         if self.certifying or self.ladder.since_failure > FIRST + len(self._arms) + self.ladder.contexts:
-            return None  # it is over: as many trials were quiet as it has at most, or it led to a candidate
+            return []  # it is over: as many trials were quiet as it has at most, or it led to a candidate
         weakest = next((name for name in self.order.names if not self.ladder.cannot_run(name)), None)
         if weakest is None or weakest in self.ladder.unsafe():
-            return None
+            return []
+        looks: list[Run] = []
         for context, schedule in self._arms:
             failures, quiet, silent = self.ladder.tried(context, schedule, [weakest])
             enough, tries = (1, 1) if schedule else (-(-FIRST // self.ladder.contexts), TRIES)
-            if not failures and quiet < enough and silent < tries:
-                return Run(weakest, context, schedule, "portfolio")
-        return None
+            if not failures and silent < tries:
+                looks += [Run(weakest, context, schedule, "portfolio")] * (enough - quiet)
+        return looks
 
     def _certification(self) -> Run | None:
         if not self.certifying:
@@ -192,6 +207,19 @@ class Bisector:
         name = self.certifying
         context = max(range(self.ladder.contexts), key=lambda context: self._left(name, context))
         return Run(name, context, self._certified_under(name, context), "certify")
+
+    def _certifications(self, name: str) -> list[Run]:
+        """All that its certification lacks."""
+        return [
+            Run(name, context, self._certified_under(name, context), "certify")
+            for context in range(self.ladder.contexts)
+            for _ in range(self._left(name, context))
+        ]
+
+    def _provocations(self, name: str) -> list[Run]:
+        """What a certified strategy has not stood yet of each schedule of the portfolio, one of each in turn."""
+        lacks = {at: PROVOKED - self.ladder.tried(*at, [name])[1] for at in self._arms if at[1] and self._takes(name, at)}
+        return [Run(name, *at, "provoke") for turn in range(PROVOKED, 0, -1) for at, left in lacks.items() if left >= turn]
 
     def _settle(self) -> Run | Answer:
         best = self._best_certified()
@@ -221,9 +249,9 @@ class Bisector:
         price = self._measured("price", {best: PRICED - self.ladder.tried(0, "", [best])[1]})
         if price:
             return price
-        for at in self._arms:
-            if at[1] and self._takes(best, at) and self.ladder.tried(*at, [best])[1] < PROVOKED:
-                return Run(best, *at, "provoke")
+        provocations = self._provocations(best)
+        if provocations:
+            return provocations[0]
         weakest = self._weakest([best, *self._candidates()])
         if not self.ladder.unsafe() and weakest not in self.certified:
             # Nothing failed yet: perhaps there is nothing to fix.
@@ -274,6 +302,20 @@ class Bisector:
 
     def _opinion(self) -> Opinion:
         return self._belief.opinion(self.ladder.counts(self._arms), self._candidates_by_cost())
+
+    def _spread(self, size: int) -> list[Run]:
+        """Trials that run beside each other: of each strategy that has much to tell, the one that tells most, in turn.
+
+        So many of one strategy would tell little more than the first few, and their cost would be measured apart from the
+        others', under a load of their own.
+        """
+        tells = self._opinion().tells
+        best: dict[str, int] = {}
+        for name, arm in sorted(self._possible(self._candidates()), key=lambda pair: -tells[pair]):
+            best.setdefault(name, arm)
+        most = max(tells[pair] for pair in best.items())
+        worth = [pair for pair in best.items() if tells[pair] >= WORTHWHILE * most]
+        return [Run(name, *self._arms[arm], "explore") for name, arm in itertools.islice(itertools.cycle(worth), size)]
 
     def _candidates_by_cost(self) -> tuple[str, ...]:
         """Those that can be an answer: they can run here, and no failure of their own keeps them out."""

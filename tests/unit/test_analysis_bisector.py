@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from simulated_ladders import LADDER, NAMES, simulate
 
-from harness.analysis.bisector import FIRST, WITNESS_TRIALS, Bisector, Settings
+from harness.analysis.bisector import FIRST, PROVOKED, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import IN_TURN, PRICED, TRIES, Kind, PlanResult, Result, Run
 from harness.analysis.order import strategy_order
@@ -243,6 +244,46 @@ def test_several_at_once() -> None:
             bisector.record(Result(run, "failed" if run.strategy == "s0" else "ok"))
     assert step.answer == "s1"
     assert sum(run.purpose == "certify" for run in seen) == trials_for_safe()
+
+
+def drive_many(bisector: Bisector, size: int, fails: Fails) -> tuple[Answer, list[list[Run]]]:
+    """Run it to its answer, so many trials at a time; the batches in order."""
+    batches: list[list[Run]] = []
+    while not isinstance(step := bisector.batch(size), Answer):
+        assert isinstance(step, list)
+        batches.append(step)
+        for run in step:
+            bisector.record(Result(run, "failed" if fails(run) else "ok"))
+    return step, batches
+
+
+@pytest.mark.parametrize("size", [1, 5, 24])
+def test_with_many_jobs_no_more_is_run_of_a_purpose_than_one_by_one(size: int) -> None:
+    """With 24 at once, two trials under each of six schedules were 24 under each."""
+    bisector = Bisector(DESIGN, Settings(p_min=0.1), portfolio=FAMILIES)
+    answer, batches = drive_many(bisector, size, lambda run: run.strategy in ("none", "per_call"))
+    runs = [run for batch in batches for run in batch]
+
+    def of(purpose: str, name: str, schedule: str) -> int:
+        return sum((run.purpose, run.strategy, run.schedule) == (purpose, name, schedule) for run in runs)
+
+    assert answer.verdict == "safe"
+    assert len(runs) <= 110  # without a bound on the batches 298 with 24 at once
+    for schedule in FAMILIES:
+        assert of("provoke", str(answer.answer), schedule) <= PROVOKED
+        assert of("portfolio", "none", schedule) <= 1
+    assert of("portfolio", "none", "") <= FIRST
+    assert sum(run.purpose == "witness" for run in runs) <= WITNESS_TRIALS * len(DESIGN.names)
+
+
+def test_trials_that_look_around_side_by_side_are_of_several_strategies() -> None:
+    """So many of one tell little more than its first, and its cost would be measured under a load of its own."""
+    bisector = Bisector(DESIGN, Settings(p_min=0.1))
+    _, batches = drive_many(bisector, 12, lambda run: run.strategy in ("none", "per_call"))
+    first = next(batch for batch in batches if batch[0].purpose == "explore")
+    counts = Counter(run.strategy for run in first)
+    assert len(counts) >= 3
+    assert max(counts.values()) - min(counts.values()) <= 1
 
 
 # plans
