@@ -29,6 +29,7 @@ from .record import ErrorRecord, Trial
 from .schedules import make_schedule
 from .schedules.base import Setting
 from .standing import DEADLOCK_S
+from .stopping import REASON, Stopping
 from .watchdog import Watchdog
 from .workers import checked_workers
 from .workloads import load
@@ -69,6 +70,7 @@ class _Run:
         self.facts: dict[str, Any] = {}
         self.stuck = ("", "")
         self.ran = False  # all workers, to their ends
+        self.stopped = False  # before that, since all was known
         self._written = threading.Lock()  # held by whoever writes the result: the main thread or the watchdog
 
     def run(self) -> int:
@@ -106,9 +108,10 @@ class _Run:
         if self.spec["extra"].get("reference"):
             self._run_reference(workload)
         elif self._warm_up(workload):
-            self._run_workers(workload, workers, strategy)
-            self._check(workload)
-            self.ran = True
+            self.ran = self._run_workers(workload, workers, strategy)
+            self.stopped = not self.ran
+            if self.ran:
+                self._check(workload)
         watchdog.stop()
         return self._finish()
 
@@ -192,7 +195,10 @@ class _Run:
         except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
             self._failed(error, "reference")
 
-    def _run_workers(self, workload: Workload, workers: list[Worker], strategy: locks.Strategy) -> None:
+    def _run_workers(self, workload: Workload, workers: list[Worker], strategy: locks.Strategy) -> bool:
+        """Whether they came to their ends."""
+        wanted = bool(self.spec["extra"].get("stop_decided"))
+        stopping = Stopping(wanted, self.points.hopeless, self.probes.edges)
         threads = [
             threading.Thread(target=self._work, args=(worker, workload, strategy), name=worker.name)
             for worker in workers
@@ -200,8 +206,7 @@ class _Run:
         self.points.begin({worker.name: worker.role for worker in workers})
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()  # the watchdog is the way out
+        return stopping.join(threads)
 
     def _work(self, worker: Worker, workload: Workload, strategy: locks.Strategy) -> None:
         thread = self.threads.current()
@@ -267,7 +272,8 @@ class _Run:
         with self._written:
             if not self.stuck[0]:
                 self.log.emit("subject.end")
-                self.log.close()
+                if not self.stopped:  # else workers still tell of themselves: the events are sorted once they are gone
+                    self.log.close()
                 self._write()
         return 0
 
@@ -280,6 +286,7 @@ class _Run:
             self.scenario,
             stuck=self.stuck,
             ran=self.ran,
+            stopped=REASON if self.stopped else "",
             probes=self.probes.status,
             extra={
                 "locks": self.probes.locks(),

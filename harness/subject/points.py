@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .identity import Thread, Threads
-from .schedules.base import Schedule, Wait
+from .schedules.base import Hopes, Schedule, Wait
 
 
 def _nothing(*_: object) -> None:
@@ -66,6 +66,11 @@ class Points:
         """Last thing on a worker's thread."""
         if self.schedule is not None:
             self.schedule.thread_ended(thread)
+
+    def hopeless(self) -> bool:
+        """Whether the schedule was to bring about an order, and knows that it cannot come about."""
+        schedule: object = self.schedule
+        return isinstance(schedule, Hopes) and schedule.hopeless
 
     def finish(self) -> dict[str, Any]:
         """What the schedule has to say, for `result.json`; {} without one."""

@@ -53,11 +53,13 @@ def build(
     extra: Mapping[str, Any],
     torch_version: str,
     ran: bool = False,
+    stopped: str = "",
 ) -> dict[str, Any]:
     """The whole document. `stuck`: label and reason of a deadlock or hang, or two empty texts; `ran`: all workers have
-    ended; `extra`: keys beside, among them `memory`, the peaks by device."""
+    ended; `stopped`: why they have not, where that was wanted; `extra`: keys beside, among them `memory`, the peaks by
+    device."""
     labels, reason = outcomes(trial, scenario, stuck[0], torch_version, ran)
-    reason = stuck[1] or reason
+    reason = stuck[1] or reason or stopped
     if out_of_memory.LABEL in labels:
         peak = out_of_memory.reason(extra.get("memory", {}))
         parts = [peak, reason] if primary(labels) == out_of_memory.LABEL else [reason, peak]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
+from harness.core.plan import OCCURRENCES
 from harness.core.reported import ReportedLock
 from harness.core.workload import Context, Scenario, Worker
 
@@ -45,6 +47,15 @@ class LostUpdate(_Program):
         lost = self._count != 2
         self._ctx.fact("", "effect", lost)
         return ["an update was lost"] if lost else []
+
+
+class LostForEver(LostUpdate):
+    """As often as a plan is tried, and then it waits for what never comes."""
+
+    def body(self, name: str) -> None:
+        for _ in range(2 * OCCURRENCES):
+            super().body(name)
+        threading.Event().wait()
 
 
 class Collide(_Program):

@@ -12,18 +12,21 @@ from typing import Any
 
 import pytest
 
+from harness.control.batches import alone
 from harness.control.bindings import bindings
 from harness.control.executors import LocalExecutor
 from harness.control.minimise import minimise, read_pair
 from harness.control.replay import read_trial, replay
-from harness.control.reproduce import reproduce
-from harness.control.request import TrialRequest
+from harness.control.reproduce import reproduce, reproducing
+from harness.control.request import Row, TrialRequest
 from harness.core.case import Case
 from harness.core.endings import Effect
 from harness.core.errors import UserError
+from harness.core.events import read_events
 from harness.core.plan import Counterfactual, Gate, Plan, Step
 from harness.core.scenario import Scenario
 from harness.core.versions import parse_version
+from harness.subject.stopping import REASON
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -97,6 +100,39 @@ def test_under_a_lock_it_is_excluded_by_name_after_all_bindings_were_tried(execu
     assert document["bindings_tried"] == 3  # free, and the two ways to cast two workers
     assert document["counterfactual"]["times"] == 0
     assert found.exit_code == 1
+
+
+class Enough:
+    """Watches trials, as a bisection does."""
+
+    enough = False
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def tell(self, row: Row, folder: Path) -> None:
+        self.rows.append(row)
+
+
+def test_of_a_watched_trial_nothing_is_awaited_once_its_order_cannot_come_about(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    """Each worker ends with a wait for ever: in a trial that goes on to its end that is a hang."""
+    locked = case("LostForEver", LOST, Effect(labels=("error",)), lock="every_step")
+    watcher = Enough()
+    found = alone(executor, reproducing(locked, tmp_path, times=1, note=lambda _: None, watcher=watcher))
+    assert found.ending.name == "excluded"
+    assert [(row["outcomes"], row["reason"]) for row in watcher.rows] == [(["ok"], REASON)] * 3
+    assert {row["exit"]["how"] for row in watcher.rows} == {"exited"}
+    kinds = [event["k"] for event in read_events(Path(found.trial) / "events.jsonl")]
+    assert "subject.end" in kinds  # what its workers had told until then is there, sorted
+
+
+def test_a_watched_trial_whose_order_came_about_goes_on_to_its_end(executor: LocalExecutor, tmp_path: Path) -> None:
+    watcher = Enough()
+    found = alone(executor, reproducing(LOST_CASE, tmp_path, times=1, note=lambda _: None, watcher=watcher))
+    assert found.ending.name == "reproduced"  # by its check, which comes after the last worker
+    assert watcher.rows[0]["reason"] == "an update was lost"
 
 
 def test_a_deadlock_is_had_in_seconds_and_named_by_its_locks(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..identity import Thread, Threads
 
@@ -66,6 +66,16 @@ class Schedule(Protocol):
 
     def finish(self) -> dict[str, Any]:
         """What came of it, as JSON values; lets go of everybody. On the main thread or the watchdog's, once or twice."""
+
+
+@runtime_checkable
+class Hopes(Protocol):
+    """A schedule that is to bring about an order, and may find that it cannot."""
+
+    @property
+    def hopeless(self) -> bool:
+        """It was found that the order cannot come about in this trial; for any thread, without a wait."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,12 @@ class Directed:
             self._pass(seat, seat.at)
             seat.at = None  # `wait` stays None, too: where the point lies in one, that may be over, and must exclude nothing
 
+    @property
+    def hopeless(self) -> bool:
+        """Excluded or unreachable; silence is neither."""
+        decided = self._decided
+        return decided is not None and decided["order"] in (EXCLUDED, UNREACHABLE)
+
     def finish(self) -> dict[str, Any]:
         """The order's ending, and how it came about. Lets go of everybody."""
         with self._crew.changed:

@@ -41,6 +41,7 @@ class Run:
     racy: bool
     deadlock: bool
     told: dict[str, Any]  # what the schedule says, as in result.json
+    hopeless: bool  # what it said when the threads had ended
     recording: Recording | None
     seconds: float
 
@@ -115,9 +116,10 @@ def run(
         points.begin({worker.name: worker.role for worker in workers})
         tune(made)
         deadlock = _run_threads(workers, threads, points, ctx)
+        hopeless = points.hopeless()
         told = points.finish()
         kept = read_recording(Path(folder)) if told.get("recording") else None
-    return Run(program.racy(), deadlock, told, kept, time.perf_counter() - began)
+    return Run(program.racy(), deadlock, told, hopeless, kept, time.perf_counter() - began)
 
 
 def _run_threads(workers: list[Worker], threads: Threads, points: Points, ctx: Any) -> bool:
