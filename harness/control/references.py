@@ -61,6 +61,10 @@ class References:
         if row["outcome"] != "interrupted":
             self._take(row["trial"].removeprefix(PREFIX), row)
 
+    def abandon(self, request: TrialRequest) -> None:
+        """A reference that was claimed is not made: nothing is held against it any more."""
+        shutil.rmtree(request.folder)
+
     def release(self) -> None:
         """Nothing that was claimed is run any more."""
 
@@ -108,6 +112,10 @@ class References:
     def key_of(self, request: TrialRequest) -> str:
         """The reference that a trial is held against, for its row."""
         return reference_key(request.scenario, request.pipeline)
+
+    def key_of_reference(self, request: TrialRequest) -> str:
+        """Which one a claimed request makes."""
+        return request.trial_id.removeprefix(PREFIX)
 
     def _load(self, key: str) -> bool:
         """A reference of an earlier part of this run."""

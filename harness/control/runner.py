@@ -24,7 +24,7 @@ class Listener(Protocol):
         """`total` trials are to run; `already` were finished before, by a run that is being resumed."""
 
     def references(self, count: int) -> None:
-        """So many references are to run as well."""
+        """So many references are to run as well; fewer, if negative, than was said before."""
 
     def reference_started(self, request: TrialRequest) -> None:
         """A reference starts."""
@@ -113,17 +113,24 @@ def carry_out(
     `held` keeps a Ctrl-C out while a row is written. With `references`, each trial's losses are held against a serial
     run of its configuration, made by the same executor beside the trials; with `caches`, warm ones are filled first.
 
-    A row whose reference has not come is written once it has. Rows that an interrupt finds waiting are left for the
+    A row whose reference has not come is written once it has, and a reference whose trials have all ended without a loss to
+    hold against it (out of memory, say) is not made. Rows that an interrupt finds waiting are left for the
     run that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
     """
     rows = _Rows(plan, folder, listener, held, references)
 
-    def on_start(request: TrialRequest) -> None:
+    def on_start(request: TrialRequest) -> bool:
         if rows.has(request.trial_id):
             folder.fresh_trial_folder(request.trial_id)
             listener.started(request)
-        else:
-            listener.reference_started(request)
+            return True
+        assert references is not None
+        if not rows.need(references.key_of_reference(request)):
+            references.abandon(request)
+            listener.references(-1)
+            return False
+        listener.reference_started(request)
+        return True
 
     def on_row(row: Row) -> None:
         if rows.has(row["trial"]):
@@ -194,6 +201,7 @@ class _Rows:
         self._keys = {
             request.trial_id: "" if references is None else references.key_of(request) for request in plan.requests
         }
+        self._written: set[str] = set()
         self._waiting: dict[str, str] = {}  # trial → key of its reference, in the order in which they ended
 
     def has(self, trial_id: str) -> bool:
@@ -203,6 +211,10 @@ class _Rows:
     def key_of(self, request: TrialRequest) -> str:
         """The reference that a trial of the plan is held against; "" where there are none."""
         return self._keys[request.trial_id]
+
+    def need(self, key: str) -> bool:
+        """Whether that reference can still be of use: a trial that is held against it has no row yet."""
+        return any(of == key and trial not in self._written for trial, of in self._keys.items())
 
     def waits(self, request: TrialRequest) -> bool:
         """Whether the trial has ended and its row is set aside."""
@@ -244,6 +256,7 @@ class _Rows:
     def _write(self, row: Row) -> None:
         with self._held():
             self._folder.append(row)
+            self._written.add(row["trial"])
             if self._waiting.pop(row["trial"], None) is not None:
                 drop(self._folder, row["trial"])
             self._listener.ended(row)

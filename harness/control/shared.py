@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.control.references import FOLDER as REFERENCES
 from harness.control.references import PREFIX, References
-from harness.control.request import Row
+from harness.control.request import Row, TrialRequest
 from harness.control.results import RESULTS, is_finished, read_rows
 from harness.control.rundir import RunFolder, open_run
 from harness.core.errors import RunFolderError
@@ -63,6 +63,11 @@ class SharedReferences(References):
         """As where one process makes them all; the others may take it now."""
         super().ended(row)
         self._held.pop(row["trial"].removeprefix(PREFIX), ExitStack()).close()
+
+    def abandon(self, request: TrialRequest) -> None:
+        """As where one process makes them all; another whose trials need it may make it."""
+        super().abandon(request)
+        self._held.pop(self.key_of_reference(request), ExitStack()).close()
 
     def release(self) -> None:
         """Let others make what was claimed and has not ended."""

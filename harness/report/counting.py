@@ -67,7 +67,7 @@ class Progress:
             self.plans_done, self.plans_asked = done, asked
 
     def references(self, count: int) -> None:
-        """So many references are to run as well."""
+        """So many references are to run as well; fewer, if negative, than was said before."""
         with self._mutex:
             self._left.references += count
 

@@ -75,11 +75,14 @@ class Places:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
                     request = waiting.pop(0)
-                    on_start(request)
+                    if on_start(request) is False:
+                        continue
                     assert request.folder.is_dir()
                     request.write_spec()
                     running.append(request)
                     self.began.append(request.trial_id)
+                if not running:
+                    break
                 request = self.pick(running)
                 running.remove(request)
                 row = self.outcome(request)
@@ -190,6 +193,36 @@ def test_a_row_that_needs_no_reference_is_written_at_once(folder: RunFolder) -> 
 
     assert not go(folder, Places(2, references_last, outcome))
     assert numerics(folder) == dict(zip(TRIALS, ["not judged", "not judged", "ok"], strict=True))
+
+
+def out_of_memory_but(good: set[int]) -> Callable[[TrialRequest], Row]:
+    def outcome(request: TrialRequest) -> Row:
+        if is_reference(request) or request.repeat in good:
+            return ends_ok(request)
+        return make_row(request, "out_of_memory", workers=loses(5.0))
+
+    return outcome
+
+
+@pytest.mark.parametrize(("good", "made"), [(set(), 0), ({2}, 1), ({0}, 1)])
+def test_no_reference_is_made_that_nothing_can_be_held_against(folder: RunFolder, good: set[int], made: int) -> None:
+    """At real size one takes a minute and more of a GPU, as long as a trial."""
+    counted: list[int] = []
+
+    class Listening(Progress):
+        def references(self, count: int) -> None:
+            super().references(count)
+            counted.append(count)
+
+    executor = Places(1, oldest, out_of_memory_but(good))
+    shared = SharedReferences(folder.path, "float32")
+    plan_of_one = ONE.replace("repeats = 3", "repeats = 1") if not good else ONE
+    assert not go(folder, executor, plan_of_one, references=shared, listener=Listening())
+    assert sum(is_reference(request) for request in executor.calls[0]) == 1
+    assert sum(name.startswith("reference-") for name in executor.began) == made
+    assert sum(counted) == made
+    assert len(list((folder.path / "references").glob("*/"))) == made, "nor is its folder left"
+    assert not shared._held
 
 
 def test_a_row_that_waited_is_judged_as_any_other(folder: RunFolder) -> None:
