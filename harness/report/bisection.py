@@ -107,6 +107,8 @@ def _said(answer: Answer | RegionAnswer, contexts: int) -> list[Text]:
             "every cheaper strategy failed or is below one that did" if answer.cheapest else "a cheaper one may be safe"
         )
         lines.append(Text(f"Is it the cheapest? {below[0].upper()}{below[1:]}."))
+        if answer.answer == "process":
+            lines.append(Text(_of_locks(answer)))
         if faster := _faster(answer):
             lines.append(Text(f"Faster by the median, and not certified: {'; '.join(faster)}."))
     if isinstance(answer, Answer) and answer.cost:
@@ -117,6 +119,16 @@ def _said(answer: Answer | RegionAnswer, contexts: int) -> list[Text]:
     if answer.stopped:
         lines.append(Text(f"Stopped: {answer.stopped}.", style="yellow"))
     return lines
+
+
+def _of_locks(answer: Answer) -> str:
+    """What an answer that is no lock leaves to whoever wants one."""
+    left = (entry for entry in answer.ladder if entry.verdict in ("safe", "undecided") and entry.lock != "process")
+    best = next(left, None)
+    if best is None:
+        return "It is no lock, and of the locks that were tried none is safe."
+    counts = f"{best.failures}/{best.trials} failed, at most {wording.percent(best.failure_rate_upper)}"
+    return f"It is no lock. {best.lock} is {best.verdict} ({counts}); --locks without process asks which lock is safe."
 
 
 def _faster(answer: Answer) -> list[str]:

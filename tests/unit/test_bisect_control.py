@@ -469,6 +469,26 @@ def test_a_faster_strategy_that_is_not_certified_is_named_with_its_counts() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (
+            [standing("compile_gate", "undecided", 700.0, None, 14), standing("warm_gate", "undecided", 700.0, None, 14)],
+            "compile_gate is undecided (0/14 failed, at most 22 %); --locks without process asks which lock is safe.",
+        ),
+        ([], "of the locks that were tried none is safe."),
+    ],
+)
+def test_an_answer_that_is_no_lock_says_what_is_left_of_the_locks(left: list[Entry], said: str) -> None:
+    entries = (
+        standing("none", "unsafe", 990.0, None, 9),
+        *left,
+        standing("process", "safe", 900.0, None, 59),
+    )
+    answer = Answer("process", "safe", "process is safe", True, entries, 99, 0.05, 0.95, {}, (), "")
+    assert any(line.plain.startswith("It is no lock") and line.plain.endswith(said) for line in _said(answer, 1))
+
+
 def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
     def outcome(request: TrialRequest) -> Row:
         held = set(request.scenario.lock.removeprefix("each:").split("+"))
