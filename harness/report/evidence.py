@@ -114,10 +114,9 @@ class Shower:
 
     def _error(self, group: ErrorGroup) -> Example:
         witness = group.witness
-        failing, step = who_of(witness), witness.get("step")
-        at = f", step {step}" if isinstance(step, int) and step >= 0 else ""
+        failing = who_of(witness)
         others = [f"{who_of(tracer)} was tracing{_in(tracer)}" for tracer in group.collision]
-        who = f"{failing} failed{_in(witness)}{at}"
+        who = f"{failing} failed{place_of(witness)}"
         stacks = [self._stack(f"{failing}: failed", witness.get("traceback"))]
         stacks += [self._stack(f"{who_of(tracer)}: was tracing", tracer.get("stack")) for tracer in group.collision]
         dropped = witness.get("tracers_dropped", 0)
@@ -225,6 +224,14 @@ def event_of(event: Mapping[str, Any]) -> tuple[str, ...]:
         one_line(str(event.get("k") or ""), 60),
         one_line(" ".join(f"{key}={plain(value)}" for key, value in rest.items()), 200),
     )
+
+
+def place_of(error: Mapping[str, Any]) -> str:
+    """` in forward, step 3`; ` in the set-up`, which is of no step; "" for a program that names no regions and counts none."""
+    if error.get("stage") and not error.get("region"):
+        return f" in the {one_line(str(error['stage']), 100)}"
+    step = error.get("step")
+    return _in(error) + (f", step {step}" if isinstance(step, int) and step >= 0 else "")
 
 
 def _in(error: Mapping[str, Any]) -> str:

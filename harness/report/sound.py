@@ -120,9 +120,9 @@ def _error(raw: Mapping[str, Any]) -> dict[str, Any]:
         "type": kind,
         "message": message,
         "fingerprint": _name(raw.get("fingerprint")) or f"{kind} {message[:LONGEST_NAME]}",
-        **{name: _name(raw.get(name)) for name in ("worker", "thread", "region")},
+        **{name: _name(raw.get(name)) for name in ("worker", "thread", "region", "stage")},
         "at_s": seconds_of(raw.get("at_s")),
-        "step": count_of(raw["step"]) if isinstance(raw.get("step"), int) else None,
+        "step": _step(raw),
         "traceback": _text(raw.get("traceback"), LONGEST_STACK),
         "consequence": raw.get("consequence") is True,
         "tracers": [
@@ -134,6 +134,12 @@ def _error(raw: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "tracers_dropped": max(0, len(tracers) - MOST_TRACERS),
     }
+
+
+def _step(raw: Mapping[str, Any]) -> int | None:
+    """None outside of the workers, whatever the thread there has counted."""
+    step = raw.get("step")
+    return count_of(step) if isinstance(step, int) and step >= 0 and not raw.get("stage") else None
 
 
 def _text(value: object, longest: int) -> str:

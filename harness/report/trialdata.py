@@ -11,7 +11,7 @@ from harness.control.request import Row
 from harness.core.outcome import FAILURES, INCOMPLETE, OK
 from harness.core.recording import NAME as RECORDING
 from harness.report import moments
-from harness.report.evidence import event_of, exit_of, who_of
+from harness.report.evidence import event_of, exit_of, place_of, who_of
 from harness.report.moments import Standing
 from harness.report.spans import Story
 from harness.report.text import clip, innermost, one_line, stack
@@ -121,9 +121,9 @@ def _commands(row: Row, places: Places) -> list[list[str]]:
 
 def _error(error: Mapping[str, Any], story: Story | None) -> Detail:
     tracers = error["tracers"][:MOST_TRACERS]
-    at = f", step {error['step']}" if error["step"] is not None else ""
     others = [f"{who_of(one)} was tracing in {one['region'] or '?'}" for one in tracers]
-    who = f"{who_of(error)} failed {'in ' + error['region'] if error['region'] else 'outside of all regions'}{at}"
+    place = place_of(error) if error["region"] or error.get("stage") else f" outside of all regions{place_of(error)}"
+    who = f"{who_of(error)} failed{place}"
     stacks = [(f"{who_of(error)}: failed", error["traceback"])]
     stacks += [(f"{who_of(one)}: was tracing", one["stack"]) for one in tracers]
     moment = moments.moment_of(story, error) if story else None

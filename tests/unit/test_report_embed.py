@@ -78,6 +78,19 @@ def test_rows_of_any_size_leave_the_page_small(tmp_path: Path) -> None:
     assert len(json.dumps(told)) < 50_000
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({"region": "", "stage": "warm-up", "step": -1}, "thread MainThread failed in the warm-up."),
+        ({"region": "", "stage": "", "step": 2}, "thread MainThread failed outside of all regions, step 2."),
+        ({"region": "", "step": -1}, "thread MainThread failed outside of all regions."),  # a row of an older release
+    ],
+)
+def test_a_trial_tells_at_which_stage_an_error_came(tmp_path: Path, place: dict[str, Any], said: str) -> None:
+    found, document = embedded(run_of(tmp_path, [failing(0, worker="", thread="MainThread", tracers=[], **place)]))
+    assert trial(found, document, "default--r0")["errors"][0]["who"] == said
+
+
 def test_a_trial_tells_who_failed_who_held_what_and_how_to_see_it_again(tmp_path: Path) -> None:
     found, document = embedded(run_of(tmp_path, [failing(0)]))
     told = trial(found, document, "default--r0")

@@ -203,6 +203,13 @@ def test_an_error_shows_both_threads(wide: tuple[RunData, Page]) -> None:
     assert found.folder.endswith("/trials/steps=12--r0/")
 
 
+def test_an_error_outside_of_the_workers_names_the_stage_and_no_step(page: Callable[..., Page]) -> None:
+    error = {**FX_ERROR, "worker": "", "thread": "MainThread", "region": "", "stage": "warm-up", "step": -1, "tracers": []}
+    assert page([row(NONE, 0, "fx_error", errors=[error])]).errors.examples[0].who == (
+        "thread MainThread failed in the warm-up."
+    )
+
+
 def test_an_error_that_only_followed_comes_last_and_says_so(page: Callable[..., Page]) -> None:
     follows = {**FX_ERROR, "fingerprint": "b", "label": "error", "message": "queue closed", "consequence": True}
     rows = [row(NONE, repeat, "fx_error", errors=[follows, follows, FX_ERROR][: 3 - repeat]) for repeat in range(2)]
