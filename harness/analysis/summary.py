@@ -29,8 +29,9 @@ class ScenarioSummary:
     trials took. `no_rate`: why a trial that ended well has no throughput, "" once one has.
 
     `torch`: what the trials that say something ran under, "" where that is not known or not one version. `by_torch`: of
-    several, a summary of each, for trials of two versions are never counted together: safe is only what is under each, and
-    `failure_rate_upper` is the largest of theirs. Trials that died before they could name their torch are one of these then.
+    several, a summary of each, for trials of two versions are never counted together: safe is only what is under each,
+    `failure_rate_upper` is the largest of theirs, and medians are theirs alone. Trials that died before they could name their
+    torch are one of these then.
     """
 
     id: str
@@ -88,7 +89,10 @@ JSON_FIELDS = (
     "failure_rate_upper",
     "confidence",
 )
-_BY_TORCH = ("torch", "trials", "conclusive", "failures", "outcomes", "verdict", "failure_rate_upper")
+_BY_TORCH = (
+    *("torch", "trials", "conclusive", "failures", "outcomes", "startup_s", "tokens_per_s", "verdict"),
+    "failure_rate_upper",
+)
 
 
 def verdict(failures: int, conclusive: int, *, p_min: float = P_MIN, confidence: float = CONFIDENCE) -> Verdict:
@@ -157,8 +161,8 @@ class Tally:
             failures=failures,
             outcomes=outcomes,
             **self.sums,
-            startup_s=_median(self.startup),
-            tokens_per_s=_median(self.rates),
+            startup_s=None if apart else _median(self.startup),
+            tokens_per_s=None if apart else _median(self.rates),
             verdict=verdict(failures, fewest, confidence=confidence),
             failure_rate_upper=upper,
             confidence=confidence,

@@ -58,14 +58,15 @@ def speed_groups(
     others: Sequence[str],
     anchors: Mapping[str, str],
 ) -> list[SpeedGroup]:
-    """One group for each combination of the axes `others`; scenarios without any measurement are left out.
+    """One group for each combination of the axes `others`; scenarios without any measurement are left out, and those whose
+    trials ran under several torch, which have no common one.
 
     Bars are to scale within a group.
     """
     groups: dict[tuple[Value, ...], list[ScenarioSummary]] = {}
     for item in summaries:
         found = measures.get(item.id)
-        if found and (found.startup_s or found.tokens_per_s):
+        if found and not item.by_torch and (found.startup_s or found.tokens_per_s):
             groups.setdefault(tuple(item.scenario[axis] for axis in others), []).append(item)
     result = []
     for values, items in groups.items():

@@ -49,7 +49,13 @@ def rates(summary: ScenarioSummary) -> str:
     """The `rate` of a scenario; under several torch of each: `0/30 (≤ 9.5 %) under torch 2.11.0; …`."""
     if not summary.by_torch:
         return rate(summary.failures, summary.conclusive)
-    return "; ".join(f"{rate(part.failures, part.conclusive)} {part.under}" for part in summary.by_torch)
+    return "; ".join(f"{rate(part.failures, part.conclusive)}{_speed(part)} {part.under}" for part in summary.by_torch)
+
+
+def _speed(part: ScenarioSummary) -> str:
+    """`, start 2.3 s, 1434 tok/s`, as far as it was measured."""
+    start = "" if part.startup_s is None else f", start {number(part.startup_s)} s"
+    return start + ("" if part.tokens_per_s is None else f", {number(part.tokens_per_s)} tok/s")
 
 
 def rate(failures: int, conclusive: int) -> str:

@@ -187,6 +187,17 @@ def test_medians_are_those_of_the_table(wide: tuple[RunData, Page]) -> None:
             assert table[found.anchor] == tuple(bars)
 
 
+def test_a_scenario_under_several_torch_has_no_common_speed(page: Callable[..., Page]) -> None:
+    rows = [row(NONE, n, torch="2.11.0" if n < 3 else "2.13.0", tokens_per_s=1000.0 + n) for n in range(6)]
+    shown = page([*rows, *(row(NONE.replace(lock="per_call"), n, torch="2.13.0") for n in range(3))])
+    views = {view.name: view for view in shown.scenarios}
+    assert (views["lock=none"].startup, views["lock=none"].rate) == ("–", "–")
+    assert views["lock=none"].count == (
+        "0/3 (≤ 63 %), start 1.5 s, 1001 tok/s under torch 2.11.0; 0/3 (≤ 63 %), start 1.5 s, 1004 tok/s under torch 2.13.0"
+    )
+    assert [found.strategy for group in shown.speed for found in group.rows] == ["per_call"]
+
+
 def test_an_error_shows_both_threads(wide: tuple[RunData, Page]) -> None:
     found = wide[1].errors.examples[0]
     assert (found.label, found.head) == ("fx_error", "22 errors in 16 trials")

@@ -173,6 +173,9 @@ def test_trials_of_two_torch_never_make_one_verdict(old: int, bad: int, new: int
     assert found.by_torch[0].verdict == one(*rows).verdict
     document = found.to_json()
     assert (document["verdict"], [part["torch"] for part in document["by_torch"]]) == (verdict, [OLD, NEW])
+    assert (document["startup_s"], document["tokens_per_s"]) == (None, None), "nor one median"
+    assert {part["startup_s"] for part in document["by_torch"]} <= {None, 1.5}
+    assert document["by_torch"][1]["tokens_per_s"] == 1000.0
 
 
 def test_a_torch_of_which_no_trial_says_anything_changes_no_verdict() -> None:

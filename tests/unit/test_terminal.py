@@ -218,10 +218,14 @@ OTHERS = (
 
 
 def test_each_torch_of_a_scenario_has_its_own_count_and_more_trials_are_not_advised() -> None:
-    rows = [row(NONE, n, torch="2.11.0" if n < 30 else "2.13.0") for n in range(60)]
+    versions = [("2.11.0", 1000.0), ("2.13.0", 1500.0)]
+    rows = [row(NONE, n, torch=versions[n >= 30][0], tokens_per_s=versions[n >= 30][1]) for n in range(60)]
     text = shown(RunView("m", "r", summarise(rows), ("lock",), {}, "2.13.0", "here", resume="harness run --resume --out r"))
     assert "undecided 0/30 + 0/30 (≤ 9.5 %)" in text
-    each = "0/30 (≤ 9.5 %) under torch 2.11.0; 0/30 (≤ 9.5 %) under torch 2.13.0"
+    each = (
+        "0/30 (≤ 9.5 %), start 1.5 s, 1000 tok/s under torch 2.11.0; "
+        "0/30 (≤ 9.5 %), start 1.5 s, 1500 tok/s under torch 2.13.0"
+    )
     assert f"Several torch, each judged by itself lock=none: {each}" in " ".join(text.split())
     assert "--repeats" not in text
     for one in rows[:30]:
