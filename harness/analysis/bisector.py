@@ -110,22 +110,23 @@ class Bisector:
         if isinstance(result, PlanResult):
             self.ladder.add_plan(result)
             if result.failed and result.context is None:
-                self._has_failed(result.strategy)
+                self._has_failed()
             return
         name = result.run.strategy
         if result.run.purpose == "certify" and not self.certified_by(name):
             self.certifying = name
         self.ladder.add(result)
-        if name == self.certifying and self.ladder.cannot_run(name):
+        if result.kind == "failed":
+            self._has_failed()
+        # Of trials that ran beside each other the good ones may be told of after the one that failed.
+        if self.certifying in self.ladder.unsafe() or (name == self.certifying and self.ladder.cannot_run(name)):
             self.certifying = ""
         elif name == self.certifying and self.certified_by(name):
             self.certified.append(name)
             self.certifying = ""
-        if result.kind == "failed":
-            self._has_failed(name)
 
-    def _has_failed(self, name: str) -> None:
-        if name == self.certifying:
+    def _has_failed(self) -> None:
+        if self.certifying in self.ladder.unsafe():
             self.certifying = ""
         self.certified = [other for other in self.certified if other not in self.ladder.unsafe()]
 
@@ -160,7 +161,7 @@ class Bisector:
             return self._provocations(first.strategy)
         if first.purpose == "witness":
             return [first] * (WITNESS_TRIALS - self.ladder.standings[first.strategy].witness_trials)
-        return [first] * size
+        return self._in_turn_of(self._refutations(), size)
 
     def asks(self, size: int) -> list[Ask]:
         """While `next` is a plan: that, and others to run beside it, at most `size` together."""
@@ -310,12 +311,27 @@ class Bisector:
         others', under a load of their own.
         """
         tells = self._opinion().tells
+        best = self._best_arms(self._candidates(), tells)
+        most = max(tells[pair] for pair in best)
+        worth = [pair for pair in best if tells[pair] >= WORTHWHILE * most]
+        return self._in_turn_of([Run(name, *self._arms[arm], "explore") for name, arm in worth], size)
+
+    def _refutations(self) -> list[Run]:
+        """Of what is cheaper and open, each under the schedule that it would fail under most; the likeliest first."""
+        opinion = self._opinion()
+        least = 0.0 if self.settings.thorough else self.settings.worth
+        best = self._best_arms(self._still_open(), opinion.fails)
+        return [Run(name, *self._arms[arm], "refute") for name, arm in best if opinion.fails[name, arm] >= least]
+
+    def _best_arms(self, names: Sequence[str], values: Mapping[tuple[str, int], float]) -> list[tuple[str, int]]:
+        """Each strategy with the arm of the highest value; the highest first, of equals the first."""
         best: dict[str, int] = {}
-        for name, arm in sorted(self._possible(self._candidates()), key=lambda pair: -tells[pair]):
+        for name, arm in sorted(self._possible(names), key=lambda pair: -values[pair]):
             best.setdefault(name, arm)
-        most = max(tells[pair] for pair in best.items())
-        worth = [pair for pair in best.items() if tells[pair] >= WORTHWHILE * most]
-        return [Run(name, *self._arms[arm], "explore") for name, arm in itertools.islice(itertools.cycle(worth), size)]
+        return list(best.items())
+
+    def _in_turn_of(self, runs: Sequence[Run], size: int) -> list[Run]:
+        return list(itertools.islice(itertools.cycle(runs), size))
 
     def _candidates_by_cost(self) -> tuple[str, ...]:
         """Those that can be an answer: they can run here, and no failure of their own keeps them out."""

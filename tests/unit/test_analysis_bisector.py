@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from simulated_ladders import LADDER, NAMES, simulate
@@ -13,7 +13,7 @@ from simulated_ladders import LADDER, NAMES, simulate
 from harness.analysis.bisector import FIRST, PROVOKED, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import IN_TURN, PRICED, TRIES, Kind, PlanResult, Result, Run
-from harness.analysis.order import strategy_order
+from harness.analysis.order import chain, strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
 from harness.control.bisect_question import FAMILIES
@@ -274,6 +274,41 @@ def test_with_many_jobs_no_more_is_run_of_a_purpose_than_one_by_one(size: int) -
         assert of("portfolio", "none", schedule) <= 1
     assert of("portfolio", "none", "") <= FIRST
     assert sum(run.purpose == "witness" for run in runs) <= WITNESS_TRIALS * len(DESIGN.names)
+
+
+@pytest.mark.parametrize("size", [1, 4, 24])
+def test_a_certification_that_failed_is_over_whatever_ends_after_the_failure(size: int) -> None:
+    """Of trials that run side by side the good ones may end later than the one that fails."""
+    done: list[Run] = []
+
+    def fails(run: Run) -> bool:
+        done.append(run)
+        return run.strategy == "s0" or sum(one.purpose == "certify" for one in done) == 2
+
+    bisector = Bisector(chain(("s0", "s1")), Settings(p_min=0.1))
+    answer, batches = drive_many(bisector, size, fails)
+    assert (answer.answer, answer.conclusion) == (None, NONE_SAFE)
+    assert entry(answer, "s1").verdict == "unsafe"
+    certified = sum(run.purpose == "certify" for batch in batches for run in batch)
+    assert certified <= max(2, size), "not a further one"
+
+
+def at_a_rate(rate: float, unsafe: Sequence[str], dice: random.Random) -> Fails:
+    return lambda run: run.strategy in unsafe and dice.random() < rate
+
+
+@pytest.mark.parametrize("size", [4, 24])
+def test_side_by_side_an_unsafe_strategy_is_called_safe_no_oftener_than_one_by_one(size: int) -> None:
+    """p_min is the failure rate; a certificate may be wrong at a rate of alpha, and never against a witness."""
+    wrong = 0
+    for seed in range(60):
+        dice = random.Random(seed)
+        unsafe = NAMES[: dice.randrange(1, 5)]
+        answer, _ = drive_many(Bisector(LADDER, Settings(p_min=0.1)), size, at_a_rate(0.1, unsafe, dice))
+        if answer.verdict == "safe":
+            assert entry(answer, str(answer.answer)).verdict == "safe"
+        wrong += answer.answer in unsafe
+    assert wrong <= 8  # P(more than 8 of 60 at 5 %) = 0.4 %
 
 
 def test_trials_that_look_around_side_by_side_are_of_several_strategies() -> None:
