@@ -111,7 +111,8 @@ def test_two_torch_in_one_scenario_are_one_verdict_in_no_output(capsys: pytest.C
     _, line, _ = report(capsys, "run", "--summary")
     assert "on torch 2.11.0, 2.13.0+cpu: 1 undecided of 1 scenario" in line
     assert "safe" not in line
-    each = "0/30 (≤ 9.5 %) under torch 2.11.0; 0/30 (≤ 9.5 %) under torch 2.13.0+cpu"
+    speed = "start 1.5 s, 1000 tok/s"
+    each = f"0/30 (≤ 9.5 %), {speed} under torch 2.11.0; 0/30 (≤ 9.5 %), {speed} under torch 2.13.0+cpu"
     _, markdown, _ = report(capsys, "run", "--markdown", "-")
     assert f"| ? undecided | default | {each} |" in markdown
     assert "Safe takes 59 trials of a scenario without a failure, under each torch." in markdown
