@@ -15,7 +15,7 @@ from typing import Any
 from harness.control.request import Executor, Row, TrialRequest
 from harness.core.errors import MatrixError, RunFolderError, UserError
 from harness.core.outcome import LABELS
-from harness.core.plan import Plan, bind
+from harness.core.plan import STOP_DECIDED, Plan, bind
 from harness.core.recording import Passed, Recording, RecordingError, read_recording
 from harness.core.scenario import Scenario
 from harness.core.schedulespec import parse_schedule
@@ -151,11 +151,12 @@ def _point_by_point(old: OldTrial, executor: Executor, folder: Path, note: str) 
 
 
 def run_once(old: OldTrial, executor: Executor, folder: Path, schedule: str, extra: Mapping[str, Any]) -> Row:
-    """One trial like the old one, under another schedule."""
+    """One trial like the old one, under another schedule; to its end, though the old one may have ended once it was decided."""
     folder.mkdir(parents=True)
     rows: list[Row] = []
     scenario = old.scenario.replace(schedule=schedule)
-    request = TrialRequest(folder.name, scenario, 0, folder, pipeline=dict(old.pipeline), extra=dict(extra))
+    extra = {key: value for key, value in extra.items() if key != STOP_DECIDED}
+    request = TrialRequest(folder.name, scenario, 0, folder, pipeline=dict(old.pipeline), extra=extra)
     executor.run([request], lambda _: None, rows.append)
     return rows[0]
 

@@ -27,6 +27,7 @@ from harness.core.plan import (
     OCCURRENCES,
     ORDER_DONE,
     REPRODUCED,
+    STOP_DECIDED,
     UNREACHABLE,
     Plan,
     bind,
@@ -276,7 +277,7 @@ QUICK: Mapping[str, Any] = {"deadlock_s": DEADLOCK_S, "native_stacks": False}
 """For trials whose hang is wanted: no waiting for certainty, and no dump of native stacks."""
 
 
-WATCHED: Mapping[str, Any] = {"native_stacks": False, "stop_decided": True}
+WATCHED: Mapping[str, Any] = {"native_stacks": False, STOP_DECIDED: True}
 """For trials of which any failure counts: a deadlock that the plan has not brought about must stand as long as in a run. What
 comes after the plan's order is known not to come about takes most of a trial's time and is no part of the question."""
 

@@ -55,6 +55,9 @@ ENDINGS: dict[str, str] = {
 ORDER_DONE = "completed"
 """What the schedule says when all steps were made; whether that is `reproduced` or `harmless` is the effect's to say."""
 
+STOP_DECIDED = "stop_decided"
+"""In a trial's `extra`: it may end once it is known that its plan's order cannot come about."""
+
 OCCURRENCES = 3
 """How many occurrences of a plan's first step are tried in one trial before it is given up (the first K)."""
 

@@ -26,6 +26,8 @@ from harness.report.terminal import STYLES
 
 WIDEST_WITNESS = 46
 
+_NO_LOCKS = ("none", "thread_local_fx", "process")
+
 
 def print_bisection(console: Console, result: BisectResult, folder: str, page: str = "") -> None:
     """The answer of `bisect locks` or `bisect regions`. `folder`: the run folder as a user would type it."""
@@ -122,13 +124,21 @@ def _said(answer: Answer | RegionAnswer, contexts: int) -> list[Text]:
 
 
 def _of_locks(answer: Answer) -> str:
-    """What an answer that is no lock leaves to whoever wants one."""
-    left = (entry for entry in answer.ladder if entry.verdict in ("safe", "undecided") and entry.lock != "process")
-    best = next(left, None)
-    if best is None:
-        return "It is no lock, and of the locks that were tried none is safe."
+    """What an answer that is no lock leaves to whoever wants one: a lock that is safe, or of those that may be the one that
+    was tried most."""
+    locks = [entry for entry in answer.ladder if entry.lock not in _NO_LOCKS]
+    safe = [entry for entry in locks if entry.verdict == "safe"]
+    tried = [entry for entry in locks if entry.verdict == "undecided" and entry.trials]
+    if not locks:
+        return "It is no lock, and none was asked about."
+    if not (safe or tried) and all(entry.verdict == "unsafe" for entry in locks):
+        return "It is no lock, and all that were asked about are unsafe."
+    if not (safe or tried):
+        return "It is no lock, and none that may be safe was tried; --locks without process asks which is."
+    best = max(safe or tried, key=lambda entry: entry.trials)
     counts = f"{best.failures}/{best.trials} failed, at most {wording.percent(best.failure_rate_upper)}"
-    return f"It is no lock. {best.lock} is {best.verdict} ({counts}); --locks without process asks which lock is safe."
+    further = "" if safe else "; --locks without process asks which lock is safe"
+    return f"It is no lock. {best.lock} is {best.verdict} ({counts}){further}."
 
 
 def _faster(answer: Answer) -> list[str]:

@@ -45,6 +45,7 @@ class _Region:
             context.points.trying("strategy")
         self._held.__enter__()
         thread = context.threads.current()
+        thread.failing = False  # an exception that nobody told of was no failure
         thread.regions.append(self._name)
         context.log.emit("region.enter", f',"r":"{self._name}"')
         context.sample()
@@ -55,9 +56,10 @@ class _Region:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
         context = self._context
+        thread = context.threads.current()
+        thread.failing = error is not None
         if context.points.on:
             context.points.reach(_EXIT[self._name])
-        thread = context.threads.current()
         if error is not None:
             _mark(error, thread.region, thread.collision)
         context.sample()
@@ -140,7 +142,7 @@ class TrialContext:
         shown = "null" if loss is None or not math.isfinite(loss) else repr(loss)
         at = self.log.emit("step.done", f',"step":{thread.step},"tokens":{tokens},"loss":{shown}')
         thread.step += 1
-        thread.collision = None
+        thread.collision, thread.failing = None, False
         self.trial.good_step(worker, at, tokens, loss)
         if self.stepped is not None:
             self.stepped(worker)
@@ -155,7 +157,7 @@ class TrialContext:
         if tally.first_error_step is None:
             tally.first_error_step = thread.step
         thread.step += 1
-        thread.collision = None
+        thread.collision, thread.failing = None, False
         tally.steps_failed += 1
         tally.losses.append(None)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness import locks
 from harness.core.errors import UserError
+from harness.core.plan import STOP_DECIDED
 from harness.core.scenario import Scenario
 from harness.core.settings import parse_settings
 from harness.core.workload import Checks, HasReference, KnowsLimits, WarmsUp, Worker, Workload
@@ -36,6 +37,9 @@ from .workloads import load
 
 _NO_LOCKS = ("thread_local_fx", "process")
 """Values of the axis `lock` whose cure lies elsewhere: in `torch_setup` and in `split`."""
+
+READS = 20
+"""How often a result is put together where that meets a change, before the trial dies of it."""
 
 UNSTARTED = locks.make_strategy("none", workers=())
 
@@ -71,6 +75,8 @@ class _Run:
         self.stuck = ("", "")
         self.ran = False  # all workers, to their ends
         self.stopped = False  # before that, since all was known
+        wanted = bool(spec["extra"].get(STOP_DECIDED))
+        self.stopping = Stopping(wanted, self.points.hopeless, self.threads.failing)
         self._written = threading.Lock()  # held by whoever writes the result: the main thread or the watchdog
 
     def run(self) -> int:
@@ -103,6 +109,7 @@ class _Run:
             on_stuck=self._on_stuck,
             deadlock_s=float(self.spec["extra"].get("deadlock_s", DEADLOCK_S)),
             name_of=self.threads.label_of,
+            on_look=self.stopping.looked,
         )
         watchdog.start()
         if self.spec["extra"].get("reference"):
@@ -197,8 +204,6 @@ class _Run:
 
     def _run_workers(self, workload: Workload, workers: list[Worker], strategy: locks.Strategy) -> bool:
         """Whether they came to their ends."""
-        wanted = bool(self.spec["extra"].get("stop_decided"))
-        stopping = Stopping(wanted, self.points.hopeless, self.probes.edges)
         threads = [
             threading.Thread(target=self._work, args=(worker, workload, strategy), name=worker.name)
             for worker in workers
@@ -206,7 +211,7 @@ class _Run:
         self.points.begin({worker.name: worker.role for worker in workers})
         for thread in threads:
             thread.start()
-        return stopping.join(threads)
+        return self.stopping.join(threads)
 
     def _work(self, worker: Worker, workload: Workload, strategy: locks.Strategy) -> None:
         thread = self.threads.current()
@@ -222,6 +227,7 @@ class _Run:
             finally:
                 self._stop(workload, worker)  # it did not end by the workload's own rules: nobody may wait for it
         finally:
+            thread.failing = False  # what it was is told by now
             self.trial.tally(worker.name).ended_ns = self.log.emit("worker.end")
             strategy.worker_done(worker.name)
             self.points.ended(thread)
@@ -304,7 +310,14 @@ class _Run:
         )
 
     def _write(self) -> None:
-        result.write(self.folder, self._document())
+        """Of a trial that is stuck, or was stopped, workers go on: what grows while it is read is read again."""
+        for left in reversed(range(READS)):
+            try:
+                result.write(self.folder, self._document())
+                return
+            except RuntimeError:  # a dictionary changed its size
+                if not left:
+                    raise
 
 
 def _allow_evidence_and_die_with_parent() -> None:

@@ -33,6 +33,7 @@ class Thread:
     engine_device: str = ""  # "cuda:0": of the graph it gave to the engine, or, for a device thread, that it serves
     step: int = 0
     waits: Any = None  # the workload's own wait that it is in (`schedules.base.Wait`)
+    failing: bool = False  # an exception has left a region of its, and nobody was told of it yet
     collision: list[dict[str, str]] | None = None  # who was tracing when this thread's flag check said True
 
     @property
@@ -54,6 +55,10 @@ class Threads:
         self._graph_task_id: Callable[[], int] = _no_task
         self._tasks: dict[int, str] = {}
         self.by_ident: dict[int, Thread] = {}
+
+    def failing(self) -> bool:
+        """Whether an exception is on its way in a worker's own thread."""
+        return any(thread.failing for thread in list(self.by_ident.values()) if not thread.engine)
 
     def current(self) -> Thread:
         """This thread's record, made at its first call."""

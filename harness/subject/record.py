@@ -49,8 +49,8 @@ class Tally:
             "compiles": self.compiles,
             "dense_calls": self.dense_calls,
             "losses": [None if x is None or not math.isfinite(x) else x for x in self.losses],
-            "counts": self.counts,
-            "facts": self.facts,
+            "counts": dict(self.counts),  # copied in one go: the worker may still run
+            "facts": dict(self.facts),
             "first_good_s": None if self.first_good_ns is None else self.first_good_ns / 1e9,
             "first_error_step": self.first_error_step,
             **self.warm.as_json(),

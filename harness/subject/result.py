@@ -59,7 +59,7 @@ def build(
     ended; `stopped`: why they have not, where that was wanted; `extra`: keys beside, among them `memory`, the peaks by
     device."""
     labels, reason = outcomes(trial, scenario, stuck[0], torch_version, ran)
-    reason = stuck[1] or reason or stopped
+    reason = stuck[1] or reason or (stopped if labels == ["ok"] else "")
     if out_of_memory.LABEL in labels:
         peak = out_of_memory.reason(extra.get("memory", {}))
         parts = [peak, reason] if primary(labels) == out_of_memory.LABEL else [reason, peak]

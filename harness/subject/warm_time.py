@@ -51,7 +51,7 @@ class WarmTime:
         """`warm_s`, `waited_s` by what, `waited_on_s` by what and whom, `busy`: the share in which it waited for nothing."""
         waited: dict[str, float] = {}
         on: dict[str, dict[str, float]] = {}
-        for (what, whom), ns in self.waited.items():
+        for (what, whom), ns in list(self.waited.items()):  # copied in one go: the worker may still run
             waited[what] = waited.get(what, 0.0) + ns / 1e9
             if whom:
                 on.setdefault(what, {})[whom] = ns / 1e9

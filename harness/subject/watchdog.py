@@ -31,6 +31,10 @@ def _no_name(_ident: int) -> str:
     return ""
 
 
+def _nobody(_circle: bool, _moving: bool) -> None:
+    return None
+
+
 class Watchdog:
     """`start` … `stop`; `on_stuck(label, reason)` is called at most once, on the watchdog's thread."""
 
@@ -45,6 +49,7 @@ class Watchdog:
         on_stuck: Callable[[str, str], None],
         deadlock_s: float = DEADLOCK_S,
         name_of: Callable[[int], str] = _no_name,
+        on_look: Callable[[bool, bool], None] = _nobody,
     ) -> None:
         self._folder = folder
         self._log = log
@@ -55,6 +60,7 @@ class Watchdog:
         self._on_stuck = on_stuck
         self._deadlock_s = deadlock_s
         self._name_of = name_of  # a thread's name, as in the edges, by its ident
+        self._on_look = on_look  # told of each look: a circle of waits; something moves
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="harness-watchdog", daemon=True)
 
@@ -71,11 +77,14 @@ class Watchdog:
         cycle = StandingCycle(self._deadlock_s)
         asked = -1  # the last event before the silence that was looked into while a compile was open
         heartbeat = self._folder / "heartbeat"
+        newest = self._log.last_ns
         while not self._stop.wait(LOOK_S):
             heartbeat.touch()
             if told := cycle.look(self._edges(), time.monotonic()):
                 self._report("deadlock", told)
                 return
+            newest, before = self._log.last_ns, newest
+            self._on_look(bool(cycle.edges), newest != before or self._compiling())
             silent_s = (self._log.now_ns() - self._log.last_ns) / 1e9
             if silent_s <= self._timeout_s:
                 continue

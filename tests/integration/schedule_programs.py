@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from functools import partial
 
@@ -49,13 +50,64 @@ class LostUpdate(_Program):
         return ["an update was lost"] if lost else []
 
 
-class LostForEver(LostUpdate):
-    """As often as a plan is tried, and then it waits for what never comes."""
+class _AndThen(LostUpdate):
+    """As often as a plan is tried, and then what it is about."""
 
     def body(self, name: str) -> None:
         for _ in range(2 * OCCURRENCES):
             super().body(name)
-        threading.Event().wait()
+        self.then(name)
+
+    def then(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _go_on(self, name: str) -> None:
+        """For ever, one event after the other."""
+        while True:
+            self._ctx.mark(name, "goes_on")
+            with self._ctx.region("mask", name):
+                threading.Event().wait(0.02)
+
+
+class LostForEver(_AndThen):
+    """It goes on, and counts new things all the time."""
+
+    def then(self, name: str) -> None:
+        for number in itertools.count():
+            with self._ctx.region("mask", name):
+                for part in range(100):
+                    self._ctx.count(name, f"kind {number}.{part}")
+                    self._ctx.fact(name, f"fact {number}.{part}", part)
+
+
+class LostAndFails(_AndThen):
+    """One of the two fails once its plan is decided, and takes half a second to tell of it."""
+
+    def then(self, name: str) -> None:
+        if name == self.names[0]:
+            self._go_on(name)
+        try:
+            with self._ctx.region("step", name):
+                raise RuntimeError("of the race")
+        except RuntimeError as error:
+            threading.Event().wait(1.0)  # a long traceback on a loaded machine
+            self._ctx.step_failed(name, error)
+
+
+class LostAndStuck(_AndThen):
+    """The two take plain locks, of which nobody is told, in opposite orders."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        super().setup(scenario, ctx)
+        self._locks = (threading.Lock(), threading.Lock())
+        self._both = threading.Barrier(2)
+
+    def then(self, name: str) -> None:
+        one, other = self._locks if name == self.names[0] else self._locks[::-1]
+        with one:
+            self._both.wait(30)
+            with other:
+                pass
 
 
 class Collide(_Program):

@@ -17,7 +17,7 @@ from harness.control.bindings import bindings
 from harness.control.executors import LocalExecutor
 from harness.control.minimise import minimise, read_pair
 from harness.control.replay import read_trial, replay
-from harness.control.reproduce import reproduce, reproducing
+from harness.control.reproduce import WATCHED, Reproduction, reproduce, reproducing
 from harness.control.request import Row, TrialRequest
 from harness.core.case import Case
 from harness.core.endings import Effect
@@ -114,18 +114,52 @@ class Enough:
         self.rows.append(row)
 
 
+def watched(executor: LocalExecutor, folder: Path, workload: str) -> tuple[Reproduction, list[Row]]:
+    """As a bisection carries a plan out: one that a lock excludes."""
+    locked = case(workload, LOST, Effect(fact="never"), lock="every_step")
+    watcher = Enough()
+    found = alone(executor, reproducing(locked, folder, times=1, note=lambda _: None, watcher=watcher))
+    assert found.ending.name == "excluded"
+    return found, watcher.rows
+
+
 def test_of_a_watched_trial_nothing_is_awaited_once_its_order_cannot_come_about(
     executor: LocalExecutor, tmp_path: Path
 ) -> None:
-    """Each worker ends with a wait for ever: in a trial that goes on to its end that is a hang."""
-    locked = case("LostForEver", LOST, Effect(labels=("error",)), lock="every_step")
-    watcher = Enough()
-    found = alone(executor, reproducing(locked, tmp_path, times=1, note=lambda _: None, watcher=watcher))
-    assert found.ending.name == "excluded"
-    assert [(row["outcomes"], row["reason"]) for row in watcher.rows] == [(["ok"], REASON)] * 3
-    assert {row["exit"]["how"] for row in watcher.rows} == {"exited"}
+    """Its workers never end, and their accounts grow while the result is written."""
+    found, rows = watched(executor, tmp_path, "LostForEver")
+    assert [(row["outcomes"], row["reason"]) for row in rows] == [(["ok"], REASON)] * 3
+    assert {row["exit"]["how"] for row in rows} == {"exited"}
     kinds = [event["k"] for event in read_events(Path(found.trial) / "events.jsonl")]
     assert "subject.end" in kinds  # what its workers had told until then is there, sorted
+
+
+def test_a_failure_on_its_way_is_awaited_and_named(executor: LocalExecutor, tmp_path: Path) -> None:
+    _, rows = watched(executor, tmp_path, "LostAndFails")
+    assert [row["outcomes"] for row in rows] == [["error"]] * 3
+    assert {row["errors"][0]["message"] for row in rows} == {"of the race"}
+    assert {row["reason"] for row in rows} == {""}, "that it was stopped is no reason of a failure"
+
+
+def test_a_deadlock_that_only_the_stacks_show_is_left_to_the_watchdog(executor: LocalExecutor, tmp_path: Path) -> None:
+    """Without a plan, for the sake of a short hang timeout; `stop_decided` asks for no more than it does in a bisection."""
+    plan = LOST.to_json()
+    scenario = Scenario(workload="schedule_programs:LostAndStuck", lock="every_step", schedule="directed")
+    extra = {"plan": plan, **WATCHED}
+    request = TrialRequest("stuck", scenario, 0, tmp_path / "stuck", hang_timeout_s=3, extra=extra)
+    request.folder.mkdir()
+    rows: list[Row] = []
+    executor.run([request], lambda _: None, rows.append)
+    assert rows[0]["schedule"]["order"] == "excluded"
+    assert rows[0]["outcomes"] == ["deadlock"], rows[0]["reason"]
+
+
+def test_a_replay_of_a_trial_that_was_stopped_goes_to_its_end(executor: LocalExecutor, tmp_path: Path) -> None:
+    found, _ = watched(executor, tmp_path, "LostUpdate")
+    spec = json.loads((Path(found.trial) / "spec.json").read_text())
+    assert spec["extra"]["stop_decided"] is True
+    again = replay(read_trial(Path(found.trial)), executor, tmp_path / "again")
+    assert (again.row["steps_ok"], again.row["reason"]) == (2, "")
 
 
 def test_a_watched_trial_whose_order_came_about_goes_on_to_its_end(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -469,24 +469,32 @@ def test_a_faster_strategy_that_is_not_certified_is_named_with_its_counts() -> N
     )
 
 
+GATE_14 = standing("compile_gate", "undecided", 700.0, None, 14)
+UNTRIED = standing("per_call", "undecided", 700.0, None, 0)
+
+
 @pytest.mark.parametrize(
-    ("left", "said"),
+    ("locks", "said"),
     [
         (
-            [standing("compile_gate", "undecided", 700.0, None, 14), standing("warm_gate", "undecided", 700.0, None, 14)],
-            "compile_gate is undecided (0/14 failed, at most 22 %); --locks without process asks which lock is safe.",
+            [UNTRIED, GATE_14, standing("warm_gate", "undecided", 700.0, None, 9)],
+            ". compile_gate is undecided (0/14 failed, at most 22 %); --locks without process asks which lock is safe.",
         ),
-        ([], "of the locks that were tried none is safe."),
+        ([GATE_14, standing("every_step", "safe", 100.0, None, 59)], ". every_step is safe (0/59 failed, at most 22 %)."),
+        ([UNTRIED], ", and none that may be safe was tried; --locks without process asks which is."),
+        ([standing("per_call", "unsafe", 700.0, None, 14)], ", and all that were asked about are unsafe."),
+        ([], ", and none was asked about."),
     ],
 )
-def test_an_answer_that_is_no_lock_says_what_is_left_of_the_locks(left: list[Entry], said: str) -> None:
+def test_an_answer_that_is_no_lock_says_what_is_left_of_the_locks(locks: list[Entry], said: str) -> None:
     entries = (
-        standing("none", "unsafe", 990.0, None, 9),
-        *left,
+        standing("none", "undecided", 990.0, None, 99),
+        standing("thread_local_fx", "undecided", 990.0, None, 99),
+        *locks,
         standing("process", "safe", 900.0, None, 59),
     )
     answer = Answer("process", "safe", "process is safe", True, entries, 99, 0.05, 0.95, {}, (), "")
-    assert any(line.plain.startswith("It is no lock") and line.plain.endswith(said) for line in _said(answer, 1))
+    assert f"It is no lock{said}" in [line.plain for line in _said(answer, 1)]
 
 
 def test_regions(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
