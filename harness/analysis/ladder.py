@@ -118,7 +118,8 @@ class Ladder:
     def __init__(self, order: Order, contexts: int) -> None:
         self.order = order
         self.contexts = contexts
-        self.standings = {name: Standing() for name in order.names}
+        # A schedule orders the threads of one process (harness.control.skips).
+        self.standings = {name: Standing(takes_schedules=name != "process") for name in order.names}
         self.trials = 0  # that ran, those of plans included
         self.since_failure = 0
         self.last_reason = ""

@@ -487,6 +487,15 @@ def test_what_takes_no_schedule_is_certified_under_its_own() -> None:
     assert sum(run.strategy == "s7" and bool(run.schedule) for run in runs) == 1
 
 
+@pytest.mark.parametrize("size", [1, 24])
+def test_of_separate_processes_no_schedule_is_asked(size: int) -> None:
+    """It would be skipped each time, as a schedule orders the threads of one process; with 24 jobs that were 12 rows."""
+    bisector = Bisector(strategy_order(["none", "first_step", "process"]), Settings(p_min=0.1), portfolio=FAMILIES)
+    answer, batches = drive_many(bisector, size, lambda run: run.strategy != "process")
+    assert answer.answer == "process"
+    assert {run.schedule for batch in batches for run in batch if run.strategy == "process"} == {""}
+
+
 def test_a_schedule_that_cannot_run_is_given_up() -> None:
     bisector = Bisector(LADDER, portfolio=("bad",))
     runs = []
