@@ -248,7 +248,7 @@ class Bisector:
     def _after_certification(self, best: str) -> Run | Answer:
         """What does it cost when nothing provokes it? Does it stand every schedule? Is anything cheaper safe, too?"""
         price = self._measured("price", {best: PRICED - self.ladder.tried(0, "", [best])[1]})
-        if price:
+        if price and not self.ladder.cannot_run(best):  # else its trials have begun to say nothing
             return price
         provocations = self._provocations(best)
         if provocations:

@@ -119,7 +119,7 @@ class Minimiser:
         for other, tested in self.tested.items():
             if tested.failures and (members == other or (tested.spreads and members < other)):
                 return False
-        certified = (other for other in self.tested if other <= members and self._certified(other))
+        certified = (other for other in self.tested if other <= members and self.certified(other))
         return True if next(certified, None) is not None else None
 
     # the search, from the beginning each time: it stops where something is unknown
@@ -175,12 +175,13 @@ class Minimiser:
 
     def _passes(self, members: Members) -> bool:
         known = self.works(members)
-        if known is False or self._certified(members):
+        if known is False or self.certified(members):
             return known is not False
         context = min(range(self._contexts), key=lambda context: self._done(members, context, "certify"))
         raise _Unknown(Trial(members, context, "certify"))
 
-    def _certified(self, members: Members) -> bool:
+    def certified(self, members: Members) -> bool:
+        """Whether its own certification is complete."""
         return all(self._done(members, context, "certify") >= self._certify for context in range(self._contexts))
 
     def _done(self, members: Members, context: int, purpose: str) -> int:

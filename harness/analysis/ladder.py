@@ -89,6 +89,7 @@ class Standing:
     quiet: dict[tuple[int, str], int] = field(default_factory=dict)
     silent: dict[tuple[int, str], int] = field(default_factory=dict)
     fresh: dict[tuple[int, str], int] = field(default_factory=dict)  # quiet trials of the certification
+    mute: dict[tuple[int, str], int] = field(default_factory=dict)  # those of it that said nothing
     plans: dict[str, PlanResult] = field(default_factory=dict)
     unanswered: dict[str, int] = field(default_factory=dict)  # hazard → trials of its plan, which has no answer yet
     witness: Mapping[str, Any] | None = None
@@ -139,6 +140,8 @@ class Ladder:
             self._in_turn.append(result)
         standing = self.standings[result.run.strategy]
         key = (result.run.context, result.run.schedule)
+        if result.kind in ("skipped", "incomplete") and result.run.purpose == "certify":
+            standing.mute[key] = standing.mute.get(key, 0) + 1
         if result.kind == "skipped":
             # Under another schedule only schedules are ruled out for it: there are none for several processes.
             standing.skipped = standing.skipped or not result.run.schedule
@@ -151,7 +154,7 @@ class Ladder:
             self._silent[result.run.context] += not result.run.schedule
             standing.silent[key] = standing.silent.get(key, 0) + 1
             self.last_reason = result.reason
-            standing.reason = standing.reason if result.run.schedule else result.reason
+            standing.reason = standing.reason if result.run.schedule and key not in standing.mute else result.reason
             return
         self._said[result.run.context] += 1
         standing.witness_trials += result.run.purpose == "witness"
@@ -208,10 +211,12 @@ class Ladder:
         return found
 
     def cannot_run(self, name: str) -> bool:
-        """Whether it was skipped, or its trials say nothing."""
+        """Whether it was skipped, or its trials say nothing, those of its certification at least."""
         standing = self.standings[name]
         if not standing.silent:
             return False
+        if any(mute >= TRIES and mute > standing.fresh.get(at, 0) for at, mute in standing.mute.items()):
+            return True
         failures, quiet, silent = standing.under("")
         return standing.skipped or (silent >= TRIES and silent > failures + quiet)
 

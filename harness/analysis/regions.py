@@ -44,7 +44,7 @@ class RegionTrial:
 @dataclass(frozen=True)
 class TestedSet:
     """What was seen of one set of regions. `trials` and `failures`: under `schedule`, on which the verdict rests;
-    `schedules` has the counts of each, which are never added up.
+    `schedules` has the counts of each, which are never added up; `failure_rate_upper` is of the scenario with most.
     """
 
     regions: tuple[str, ...]
@@ -94,7 +94,9 @@ class RegionSearch:
         self, *, p_min: float = P_MIN, alpha: float = 0.05, contexts: int = 1, portfolio: Sequence[str] = ()
     ) -> None:
         self._schedules = ("", *portfolio)
+        self._contexts = contexts
         self._counts: dict[tuple[str, str], list[int]] = {}  # (lock, schedule) → failures, quiet
+        self._in_context: dict[tuple[str, str, int], list[int]] = {}  # the same by scenario
         self._certified_under: dict[str, str] = {}
         self._p_min, self._alpha = p_min, alpha
         self._needed = trials_for_safe(p_min, 1 - alpha)
@@ -127,6 +129,7 @@ class RegionSearch:
             self._reason = reason
             return
         self._counts.setdefault((trial.lock, trial.schedule), [0, 0])[not failed] += 1
+        self._in_context.setdefault((trial.lock, trial.schedule, trial.context), [0, 0])[not failed] += 1
         if trial.purpose == "certify":
             self._certified_under[trial.lock] = trial.schedule
         way = self._ways[trial.way]
@@ -224,7 +227,8 @@ class RegionSearch:
         for way in self._ways:
             for members, tested in way.search.tested.items():
                 lock = way.lock(members)
-                certified = way.search.works(members) and not tested.failures
+                # To hold more than a set that is safe is not known to be: a lock can bring a deadlock about by itself.
+                certified = way.search.works(members) and way.search.certified(members)
                 verdict: Verdict = "unsafe" if tested.failures else "safe" if certified else "undecided"
                 regions = tuple(region for region in _IN_ORDER if region in members)
                 counts = {schedule: counts for (of, schedule), counts in self._counts.items() if of == lock}
@@ -239,13 +243,18 @@ class RegionSearch:
                         verdict=verdict,
                         trials=trials,
                         failures=failures,
-                        failure_rate_upper=failure_rate_upper(failures, trials, 1 - self._alpha),
+                        failure_rate_upper=self._upper(lock, schedule),
                         schedule=schedule,
                         schedules={at: {"trials": sum(n), "failures": n[0]} for at, n in counts.items()},
                         witness=way.witnesses.get(members),
                     )
                 )
         return tuple(found)
+
+    def _upper(self, lock: str, schedule: str) -> float:
+        """Of a failure rate, in the scenario that says least: safe is said of each."""
+        counts = [self._in_context.get((lock, schedule, context), [0, 0]) for context in range(self._contexts)]
+        return max(failure_rate_upper(failures, failures + quiet, 1 - self._alpha) for failures, quiet in counts)
 
     def _dumb(self) -> bool:
         """A set does not run at all, so nothing can be said."""

@@ -18,13 +18,16 @@ Verdict = Literal["unsafe", "safe", "undecided", "incomplete"]
 
 NOTHING_TO_FIX = "nothing to fix"
 NONE_SAFE = "no strategy here is safe"
+SEVERAL = "several schedules"
 _SETTINGS = ("", *PORTFOLIO)
 
 
 @dataclass(frozen=True)
 class Entry:
     """One strategy. `trials` and `failures`: under `schedule`, on which the verdict rests ("": the scenarios' own);
-    `schedules` has the counts of each, which are never added up.
+    `schedules` has the counts of each, which are never added up. `failure_rate_upper`: in the scenario of which least is known,
+    for safe is said of each. Where verdicts rest on different schedules in different scenarios, `schedule` is `SEVERAL`,
+    `trials` and `failures` are the sums, and `rests_on` names the schedule by scenario.
 
     `certified`: fresh trials without a failure, in the scenario that has fewest. `implied_by`: the strategy above it
     whose failure makes this one unsafe, "" where it failed itself. `plan_trials`: those that the hazards' plans took,
@@ -53,6 +56,7 @@ class Entry:
     reason: str
     plan_trials: int = 0
     plan_failures: int = 0
+    rests_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ def answer_of(
     entries = tuple(_entry(ladder, name, unsafe, certified, alpha, opinion) for name in ladder.order.names)
     broken = ladder.broken_context()
     verdict, conclusion = _verdict(ladder, entries, best, still_open, broken)
-    left = () if broken is not None else tuple(_open_line(ladder.standings[name], name) for name in still_open)
+    cut = [name for name in _broken_off(ladder) if name not in (*unsafe, *certified)]
+    left = () if broken is not None else tuple(_open_line(ladder, name, alpha) for name in (*still_open, *cut))
     return Answer(
         answer=best,
         verdict=verdict,
@@ -118,9 +123,15 @@ def _verdict(
         return "safe", NOTHING_TO_FIX if lowest else f"{best} is safe"
     if all(entry.verdict == "incomplete" for entry in entries):
         return "incomplete", next((entry.reason for entry in entries if entry.reason), "nothing ran")
-    if not still_open:
+    if not (still_open or _broken_off(ladder)):
         return "unsafe", NONE_SAFE
     return "undecided", "undecided"
+
+
+def _broken_off(ladder: Ladder) -> list[str]:
+    """Strategies whose certification had begun when their trials began to say nothing."""
+    standings = ladder.standings.items()
+    return [name for name, one in standings if one.mute and not (one.failed or one.skipped) and ladder.cannot_run(name)]
 
 
 def _entry(
@@ -132,8 +143,7 @@ def _entry(
     opinion: Opinion | None,
 ) -> Entry:
     standing = ladder.standings[name]
-    schedule = _rests_on(standing)
-    failures, quiet = _under(standing.failures, schedule), _under(standing.quiet, schedule)
+    rest = _Rest.of(ladder, name)
     fresh = [max((n for (at, _), n in standing.fresh.items() if at == c), default=0) for c in range(ladder.contexts)]
     verdict: Verdict = "undecided"
     if name in unsafe:
@@ -145,11 +155,11 @@ def _entry(
     return Entry(
         lock=name,
         verdict=verdict,
-        trials=failures + quiet,
-        failures=failures,
-        failure_rate_upper=failure_rate_upper(failures, failures + quiet, 1 - alpha),
+        trials=rest.failures + rest.quiet,
+        failures=rest.failures,
+        failure_rate_upper=rest.upper(alpha),
         certified=min(fresh, default=0),
-        schedule=schedule,
+        schedule=rest.schedule,
         startup_s=_median(standing.startup_s),
         tokens_per_s=_median(standing.tokens_per_s),
         wait_s=_median(standing.wait_s),
@@ -163,7 +173,46 @@ def _entry(
         reason=standing.reason,
         plan_trials=sum(result.trials for result in standing.plans.values()) + sum(standing.unanswered.values()),
         plan_failures=sum(result.failed for result in standing.plans.values()),
+        rests_on=rest.schedules if rest.schedule == SEVERAL else (),
     )
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """On what a strategy's verdict rests, by scenario: the schedule, and (failures, quiet trials) under it."""
+
+    schedules: tuple[str, ...]
+    counts: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, ladder: Ladder, name: str) -> _Rest:
+        standing = ladder.standings[name]
+        common = _rests_on(standing)
+        schedules = tuple(_rests_on(standing, context) or common for context in range(ladder.contexts))
+        if not _certified_apart(standing):
+            schedules = (common,) * ladder.contexts
+        at = tuple(enumerate(schedules))
+        return cls(schedules, tuple((standing.failures.get(key, 0), standing.quiet.get(key, 0)) for key in at))
+
+    @property
+    def schedule(self) -> str:
+        return self.schedules[0] if len(set(self.schedules)) == 1 else SEVERAL
+
+    @property
+    def failures(self) -> int:
+        return sum(failures for failures, _ in self.counts)
+
+    @property
+    def quiet(self) -> int:
+        return sum(quiet for _, quiet in self.counts)
+
+    def upper(self, alpha: float) -> float:
+        return max(failure_rate_upper(failures, failures + quiet, 1 - alpha) for failures, quiet in self.counts)
+
+
+def _certified_apart(standing: Standing) -> bool:
+    """Whether its certification was held under different schedules in different scenarios."""
+    return not standing.failures and len({schedule for _, schedule in standing.fresh}) > 1
 
 
 def _schedules(standing: Standing) -> dict[str, dict[str, int]]:
@@ -176,12 +225,14 @@ def _schedules(standing: Standing) -> dict[str, dict[str, int]]:
     return found
 
 
-def _rests_on(standing: Standing) -> str:
+def _rests_on(standing: Standing, context: int | None = None) -> str:
     """The schedule with most failures; without any, of the certification; else the one with most trials. Of equals the
-    scenarios' own, then the first of the portfolio."""
-    for counts in (standing.failures, standing.fresh, standing.quiet):
+    scenarios' own, then the first of the portfolio. `context`: in this scenario; None: in all."""
+    for every in (standing.failures, standing.fresh, standing.quiet):
+        counts = {at: count for at, count in every.items() if context in (None, at[0])}
         if counts:
-            return max(sorted({schedule for _, schedule in counts}, key=_place), key=lambda one: _under(counts, one))
+            found = sorted({schedule for _, schedule in counts}, key=_place)
+            return max(found, key=lambda one: sum(count for (_, under), count in counts.items() if under == one))
     return ""
 
 
@@ -190,17 +241,13 @@ def _place(schedule: str) -> tuple[int, str]:
     return _SETTINGS.index(setting) if setting in _SETTINGS else len(_SETTINGS), schedule
 
 
-def _under(counts: Mapping[tuple[int, str], int], schedule: str) -> int:
-    return sum(count for (_, under), count in counts.items() if under == schedule)
-
-
-def _open_line(standing: Standing, name: str) -> str:
-    schedule = _rests_on(standing)
-    quiet = _under(standing.quiet, schedule)
-    if not quiet:
+def _open_line(ladder: Ladder, name: str, alpha: float) -> str:
+    standing, rest = ladder.standings[name], _Rest.of(ladder, name)
+    if not rest.quiet:
         return f"{name}: tried by plans alone" if standing.plans or standing.unanswered else f"{name}: not tried"
-    under = f" under {schedule}" if schedule else ""
-    return f"{name}: 0/{quiet} failed{under} (at most {100 * failure_rate_upper(0, quiet):.0f} %)"
+    under = f" under {rest.schedule}" if rest.schedule else ""
+    silent = f", then its trials said nothing: {standing.reason}" if name in _broken_off(ladder) else ""
+    return f"{name}: 0/{rest.quiet} failed{under} (at most {100 * rest.upper(alpha):.0f} %){silent}"
 
 
 def _cost(ladder: Ladder, best: str) -> dict[str, str]:

@@ -6,8 +6,9 @@ each trial has a seed of its own). That is all that `--resume` needs.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -110,24 +111,28 @@ class TrialRunner:
         self._held = held
         self._references = References(folder.path, dtype=str(question.pipeline.get("dtype", "float32")))
         self._caches = WarmCaches(folder.path)
-        self._used: Counter[str] = Counter()
+        self._used: defaultdict[str, set[int]] = defaultdict(set)  # repeats that have a row, by scenario id
         self.earlier: list[Row] = []
         for row in read_rows(folder.path):
             if is_finished(row) and "bisect" in row:  # not of a `harness run` that older releases let go on here
                 self.earlier.append(row)
-                self._used[row["scenario_id"]] += 1
-        self._seeds = Counter(_family(row) for row in self.earlier)
+                self._used[row["scenario_id"]].add(int(row["repeat"]))
+        self._seeds: Counter[str] = Counter()  # the next of each family
+        for row in self.earlier:
+            self._seeds[_family(row)] = max(self._seeds[_family(row)], _seed(row) + 1)
         self.interrupted = False
 
     def run(self, wanted: Sequence[tuple[Scenario, Tag]]) -> list[Row]:
         """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted."""
         requests: list[TrialRequest] = []
         skipped: list[Row] = []
-        taken: Counter[str] = Counter()
+        taken: defaultdict[str, set[int]] = defaultdict(set)
         for scenario, tag in wanted:
             scenario = self._with_seed(scenario, str(tag["schedule"]))
-            repeat = self._used[scenario.id] + taken[scenario.id]
-            taken[scenario.id] += 1
+            # Of trials that ran side by side an interrupt may have cut short an earlier one than the last that has a row.
+            used = self._used[scenario.id] | taken[scenario.id]
+            repeat = next(number for number in itertools.count() if number not in used)
+            taken[scenario.id].add(repeat)
             request = self._request(scenario, repeat)
             self._folder.tags[request.trial_id] = tag
             reason = skip_reason(scenario, self._environment, self._question.pipeline)
@@ -147,7 +152,7 @@ class TrialRunner:
         )
         finished = [row for row in self._folder.fresh_rows if is_finished(row)]
         for row in finished:
-            self._used[row["scenario_id"]] += 1
+            self._used[row["scenario_id"]].add(int(row["repeat"]))
         return finished
 
     def _request(self, scenario: Scenario, repeat: int) -> TrialRequest:
@@ -204,3 +209,10 @@ def result_of(row: Row) -> Result:
 
 def _family(row: Row) -> str:
     return str((row.get("bisect") or {}).get("schedule", ""))
+
+
+def _seed(row: Row) -> int:
+    """Which member of its family the row's schedule is; -1 for a scenario's own."""
+    head, star, tail = _family(row).partition("*")
+    schedule = str(row["scenario"]["schedule"])
+    return int(schedule[len(head) : len(schedule) - len(tail)]) if star else -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -159,7 +160,11 @@ def _faster(answer: Answer) -> list[str]:
 
 def _harder(answer: Answer) -> str:
     """`, under delays:*:dense, where none failed 2/2`, when the certification was held under such a schedule."""
-    schedule = next(entry.schedule for entry in answer.ladder if entry.lock == answer.answer)
+    certified = next(entry for entry in answer.ladder if entry.lock == answer.answer)
+    schedule = certified.schedule
+    if certified.rests_on:
+        counts = Counter(one or "their own schedule" for one in certified.rests_on)
+        return ", " + " and ".join(f"under {name} in {count} of them" for name, count in counts.items())
     if not schedule:
         return ""
     failed = [(entry.lock, entry.schedules[schedule]) for entry in answer.ladder if schedule in entry.schedules]

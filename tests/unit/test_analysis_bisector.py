@@ -11,11 +11,11 @@ import pytest
 from simulated_ladders import LADDER, NAMES, simulate
 
 from harness.analysis.bisector import FIRST, PROVOKED, WITNESS_TRIALS, Bisector, Settings
-from harness.analysis.intervals import trials_for_safe
+from harness.analysis.intervals import failure_rate_upper, trials_for_safe
 from harness.analysis.ladder import IN_TURN, PRICED, TRIES, Kind, PlanResult, Result, Run
 from harness.analysis.order import chain, strategy_order
 from harness.analysis.plan_questions import Ask
-from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, Answer, Entry
+from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, SEVERAL, Answer, Entry
 from harness.control.bisect_question import FAMILIES
 
 DESIGN = strategy_order(
@@ -583,6 +583,60 @@ def test_a_deadlock_of_a_lock_says_nothing_of_lesser_ones() -> None:
         bisector.record(Result(step, "failed" if failed else "ok", by_lock=step.strategy == "s3"))
     assert step.answer == "s1"
     assert entry(step, "s2").verdict != "unsafe"
+
+
+def certified_apart() -> Answer:
+    """Two scenarios; unsafe strategies fail in the first alone, and only under `a`."""
+    bisector = Bisector(LADDER, portfolio=("a",), contexts=2)
+    return drive(bisector, lambda run: (run.context, run.schedule) == (0, "a") and run.strategy in NAMES[:3])[0]
+
+
+def test_of_a_matrix_each_scenario_has_the_schedule_that_it_was_certified_under() -> None:
+    answer = certified_apart()
+    found = entry(answer, str(answer.answer))
+    assert (found.verdict, found.schedule, found.rests_on) == ("safe", SEVERAL, ("a", ""))
+    assert found.certified == trials_for_safe()
+    assert found.failure_rate_upper <= 0.05
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_a_bound_is_of_the_scenario_that_was_tried_least(alpha: float) -> None:
+    """Safe is said of each: four scenarios of 14 good trials do not make one of 56."""
+    bisector = Bisector(chain(("s0", "s1")), Settings(alpha=alpha), contexts=4)
+    bisector.record(Result(Run("s0", 0, "", "portfolio"), "failed"))
+    for number in range(56):
+        bisector.record(Result(Run("s1", number % 4, "", "explore"), "ok"))
+    answer = bisector.conclude()
+    bound = failure_rate_upper(0, 14, 1 - alpha)
+    assert entry(answer, "s1").failure_rate_upper == bound
+    assert answer.open == (f"s1: 0/56 failed (at most {100 * bound:.0f} %)",)
+
+
+@pytest.mark.parametrize("after", [10, trials_for_safe(0.1, 0.95)])
+def test_trials_that_begin_to_say_nothing_end_the_search(after: int) -> None:
+    """Another job takes the GPU's memory in the middle of a certification, or just after it."""
+    bisector = Bisector(LADDER, Settings(p_min=0.1), portfolio=("a",))
+    certified = 0
+
+    def kind(run: Run) -> Kind:
+        nonlocal certified
+        if certified >= after:
+            return "incomplete"
+        certified += run.purpose == "certify"
+        return "failed" if run.strategy != "s7" and run.schedule == "a" else "ok"
+
+    for _ in range(400):
+        step = bisector.next()
+        if isinstance(step, Answer):
+            break
+        assert isinstance(step, Run)
+        bisector.record(Result(step, kind(step), reason="out of memory"))
+    assert isinstance(step, Answer)
+    if after == 10:
+        assert (step.answer, step.verdict) == (None, "undecided"), "ten good trials are neither safe nor unsafe"
+        assert step.open[-1].endswith(", then its trials said nothing: out of memory")
+    else:
+        assert (step.answer, step.verdict) == ("s7", "safe")
 
 
 # cost

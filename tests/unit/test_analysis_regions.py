@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from harness.analysis.intervals import trials_for_safe
 from harness.analysis.ladder import TRIES
 from harness.analysis.regions import BY_THEMSELVES, ONE_HOLD, UNTIL_WARM, RegionAnswer, RegionSearch, RegionTrial
 from harness.analysis.verdicts import NOTHING_TO_FIX
@@ -24,6 +25,17 @@ def find(safe: set[str], rate: float = 1.0, seed: int = 1) -> tuple[RegionAnswer
         failed = trial.lock not in safe and dice.random() < rate
         search.record(trial, failed, witness={"trial": f"t{len(trials)}"} if failed else None)
     return step, trials
+
+
+def test_no_set_is_called_safe_on_the_screening_of_it_and_the_certificate_of_a_smaller_one() -> None:
+    """To hold more can bring a deadlock about; 35 trials of the screening exclude no rate of 5 %."""
+    found, _ = find({"each:mask+forward+loss+backward", "each:mask+forward+backward"})
+    called = {one.lock: (one.verdict, one.trials) for one in found.tested if not one.failures}
+    assert called["each:mask+forward+backward"][0] == "safe"
+    assert called["each:mask+forward+backward"][1] >= trials_for_safe()
+    larger = called["each:mask+forward+loss+backward"]
+    assert larger[0] == "undecided"
+    assert larger[1] < trials_for_safe()
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.4])

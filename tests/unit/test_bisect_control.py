@@ -307,6 +307,51 @@ def test_interrupted_anywhere_it_goes_on(run: Run, executor: FakeExecutor) -> No
         assert len(executor.ran) == len(set(executor.ran)) == document["trials_total"]
 
 
+class SideBySide(FakeExecutor):
+    """All that it is given runs at once and ends from the last to the first; `cut`: how many are still running at Ctrl-C."""
+
+    cut = 0
+
+    def run(
+        self, trials: Sequence[TrialRequest], on_start: Callable[[TrialRequest], object], on_row: Callable[[Row], None]
+    ) -> None:
+        running = [request for request in trials if on_start(request) is not False]
+        for request in reversed(running):
+            if len(running) > self.cut > 0 and running.index(request) < self.cut:
+                on_row(make_row(request, "interrupted", startup_s=None, tokens_per_s=None))
+                continue
+            if not request.extra.get("reference"):
+                self.ran.append(request.trial_id)
+            on_row(make_row(request) if request.extra.get("reference") else self.outcome(request))
+        if len(running) > self.cut > 0:
+            self.cut = 0
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("what", ["locks", "regions"])
+def test_of_trials_side_by_side_the_interrupted_are_made_up_for_and_none_is_run_twice(
+    run: Run, monkeypatch: pytest.MonkeyPatch, what: str, tmp_path: Path
+) -> None:
+    """The last of a batch had ended, and earlier ones had not: that many rows are no number of the next trial."""
+    fake = SideBySide(fails_under("none", "per_forward"))
+    monkeypatch.setattr(executors, "make_executor", lambda name, *, python, jobs: fake)
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: plan_oracle.NoPlans())
+    fake.cut = 2
+    code, document, _ = run(what, "checkpoint=reentrant", "-j", "6")
+    for cut in (1, 3, 2):
+        assert (code, document["stopped"]) == (3, "interrupted")
+        fake.cut = cut
+        code, document, _ = run(what, "--resume", "-j", "6")
+    fake.cut = 0
+    if document["stopped"]:
+        code, document, _ = run(what, "--resume", "-j", "3")
+    assert code == 0
+    assert len(fake.ran) == len(set(fake.ran)) == document["trials_total"]
+    told = [(row["scenario"]["lock"], row["scenario"]["schedule"]) for row in rows(tmp_path / "run") if row["outcome"] == "ok"]
+    provoked = [pair for pair in told if pair[1] != "none"]
+    assert len(provoked) == len(set(provoked)), "each has a seed of its own"
+
+
 def test_a_finished_bisection_resumes_to_the_same_answer_without_a_trial(run: Run, executor: FakeExecutor) -> None:
     _, before, _ = run("locks", "m.toml")
     executor.ran.clear()
