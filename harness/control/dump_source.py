@@ -15,6 +15,7 @@ from harness.analysis.dump_values import waiting_for_locks
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
 from harness.analysis.row_signs import Sign, signs
 from harness.control.find_trial import find_trial, only_trial
+from harness.core import errorfile
 from harness.core.errors import UserError
 from harness.core.jsontext import parse_json
 from harness.core.outcome import FAILURES
@@ -196,8 +197,18 @@ def _from_trial(folder: Path) -> Source:
         parts.append(Source(parse(text), text))
     if not result.exists():  # the process ended before it could give its account: what killed it may stand in its output
         log = _log(folder)
+        if errors := _told_before(folder):
+            parts.insert(0, _from_row({"errors": errors, "torch": errors[0].get(errorfile.TORCH)}))
         parts.append(Source(Dump((), parse(log).exceptions), log))
     return _join(parts, "")
+
+
+def _told_before(folder: Path) -> list[dict[str, Any]]:
+    """The errors of a trial whose process ended before its account was written."""
+    try:
+        return errorfile.read_errors(folder)
+    except OSError as error:
+        raise UserError(f"{folder / errorfile.NAME}: cannot be read: {error.strerror}") from error
 
 
 def _of_its_plan(folder: Path, row: Mapping[str, Any]) -> list[Source]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.core import errorfile
 from harness.core.eventfile import LINES_NAME, RAW_NAME, merge, read_raw
 from harness.core.events import read_events
 from harness.core.lockspec import parse_lock
@@ -18,6 +19,7 @@ from harness.core.ordermark import kept
 from harness.core.outcome import primary
 from harness.core.rowshape import ROW_SCHEMA
 
+from .last_words import last_words
 from .request import Row, TrialRequest
 
 LAST_OF_THREAD = 5
@@ -53,12 +55,19 @@ def trial_row(request: TrialRequest, ending: Ending) -> Row:
     result = _read_result(request.folder)
     row = {**_empty(request), "wall_s": round(ending.wall_s, 4), "start_s": ending.start_s}
     row["exit"] = _exit(ending)
+    before: list[str] = []  # what went wrong before the process did
     if result is not None:
         row.update({key: result[key] for key in result if key in row or key in _EXTRA})
-    elif (told := kept(request.folder)) is not None:
-        row["schedule"] = told  # the plan's order came about, and then the process went
+        (request.folder / errorfile.NAME).unlink(missing_ok=True)  # the result has them all
+    else:
+        before, found = last_words(request, _events(request.folder))
+        row.update(found)
+        if (told := kept(request.folder)) is not None:
+            row["schedule"] = told  # the plan's order came about, and then the process went
     labels, reason = _labels(request, result, ending)
-    if idle := _idle_lock(request, row):
+    if labels[0] not in ("setup_error", "interrupted"):
+        labels = list(dict.fromkeys([*before, *labels]))
+    if result is not None and (idle := _idle_lock(request, row)):
         if labels == ["ok"]:
             labels, reason = ["skipped"], idle
         else:

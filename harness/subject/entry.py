@@ -21,7 +21,8 @@ from harness.core.workload import Checks, HasReference, KnowsLimits, WarmsUp, Wo
 
 from . import out_of_memory, result, torch_setup
 from .context import TrialContext
-from .eventlog import EventLog
+from .errorlog import ErrorLog
+from .eventlog import EventLog, text
 from .identity import Threads
 from .points import Points
 from .prctl import ANYBODY, die_with_parent, let_read
@@ -68,6 +69,7 @@ class _Run:
         self.trial = Trial()
         self.threads = Threads()
         self.log = EventLog(self.folder, self.threads)
+        self.trial.tell = ErrorLog(self.folder, self.log.start_ns).append
         self.points = Points()
         self.probes = Probes(self.log, self.threads, self.trial, self.points)
         self.context = TrialContext({}, UNSTARTED, self.log, self.threads, self.trial, self.points)
@@ -216,7 +218,7 @@ class _Run:
     def _work(self, worker: Worker, workload: Workload, strategy: locks.Strategy) -> None:
         thread = self.threads.current()
         thread.worker = worker.name
-        self.log.emit("worker.start")
+        self.log.emit("worker.start", f',"role":{text(str(worker.role))}')
         self.points.started(thread)
         try:
             torch_setup.apply_to_worker(self.scenario)

@@ -1,13 +1,15 @@
 """What one trial did, by worker: steps, losses, counts, errors. Written by the workers, read at the end.
 
 A worker's tally is written by its own thread only (its engine thread may add counts while the worker waits in
-backward), so there is no lock. `Trial.errors` is appended to by many threads; `list.append` is atomic.
+backward), so there is no lock. `Trial.errors` is appended to by many threads; `list.append` is atomic. An
+error is also told at once, since the process may end before its account is written.
 """
 
 from __future__ import annotations
 
 import math
 import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +88,7 @@ class Trial:
     """Everything that ends up in `result.json` besides what probes add."""
 
     def __init__(self) -> None:
+        self.tell: Callable[[Mapping[str, Any]], None] | None = None  # each error, at once (`errorlog`)
         self.reset()
 
     def reset(self) -> None:
@@ -141,11 +144,17 @@ class Trial:
             consequence=bool(getattr(exc, "consequence", False)),  # e.g. a barrier that was aborted for another's sake
             stage=stage,
         )
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(record)
-        else:
-            self.errors_dropped += 1
+        self.keep(record)
         return record
+
+    def keep(self, record: ErrorRecord) -> None:
+        """One more error, if there is room."""
+        if len(self.errors) >= MAX_ERRORS:
+            self.errors_dropped += 1
+            return
+        self.errors.append(record)
+        if self.tell is not None:
+            self.tell(record.as_json())
 
     def steppers(self) -> list[Tally]:
         """The drafters; of a workload without any, all workers. Who has no role is none: a fact may be of anything."""

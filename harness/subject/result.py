@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.core.causes import labels_by_time, mark_consequences
 from harness.core.outcome import primary
 from harness.core.scenario import Scenario
 
 from . import out_of_memory
-from .consequences import mark_consequences
 from .record import Trial
 
 NO_STEP = "no worker took a step: a workload tells of each with ctx.step(…), or with ctx.step_failed(…)"
@@ -26,16 +26,10 @@ def outcomes(
 
     `ran`: all workers have ended. Where nothing went wrong then, and no step was taken, nothing was learnt.
     """
-    mark_consequences(trial, torch_version)
-    found: list[tuple[int, str]] = [(e.at_ns, e.label) for e in trial.errors if not e.consequence]
-    found += [(at, label) for at, label, _ in trial.problems]
-    if not found and trial.errors:  # a consequence without its cause is a cause
-        found = [(e.at_ns, e.label) for e in trial.errors]
+    mark_consequences(trial.errors, torch_version)
     dense = sum(tally.dense_calls for tally in trial.workers.values()) + trial.other_dense_calls
-    if dense and scenario.compile != "none":
-        found.append((trial.first_dense_ns or 0, "dense"))
-    found.sort(key=lambda pair: pair[0])
-    labels = list(dict.fromkeys(label for _, label in found))
+    dense_ns = trial.first_dense_ns or 0 if dense and scenario.compile != "none" else None
+    labels = labels_by_time(trial.errors, [(at, label) for at, label, _ in trial.problems], dense_ns)
     if stuck:
         labels.append(stuck)
     reason = "; ".join(text for _, _, text in trial.problems[:5])

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.core.causes import mark_consequences
 from harness.core.interpreter_words import program_name
 from harness.core.outcome import is_failure, primary
 
 from ..classify import FX_ERROR, classify, torch_frame
-from ..consequences import mark_consequences
 from ..identity import Thread
 from ..record import MAX_ERRORS, ErrorRecord, Trial
 from .log import WatchLog
@@ -196,7 +196,7 @@ class Watched:
         """
         trial, probes = self.trial, self.probes
         if trial.errors:
-            mark_consequences(trial)
+            mark_consequences(trial.errors)
         workers = {name: tally.as_json() for name, tally in sorted(trial.workers.copy().items())}
         sums = dict(self.threads.sums)
         for name, one in sums.items():
