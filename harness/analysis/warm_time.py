@@ -22,6 +22,7 @@ KINDS = (ITEMS, ROOM, LOCKS, OTHERS)
 
 _KINDS = {"queue.get": ITEMS, "queue.put": ROOM, "strategy_lock": LOCKS, "compile_lock": LOCKS}
 _LOCKS = {"strategy_lock": "the strategy's lock", "compile_lock": "torch's compile lock, so something still compiles"}
+_OTHERS = {"transfer": "the transfer of items to the device"}
 LITTLE = 0.1
 """A share that explains nothing."""
 
@@ -101,7 +102,7 @@ def _cause(kind: str, idle: Mapping[str, Spent], known: Mapping[str, Spent]) -> 
     most = max((what for what in waited if _KINDS.get(what, OTHERS) == kind), key=waited.__getitem__)
     if kind == LOCKS:
         return _LOCKS[most]
-    return "the others at a barrier" if "barrier" in most else most
+    return "the others at a barrier" if "barrier" in most else _OTHERS.get(most, most)
 
 
 def _why_no_items(targets: Mapping[str, Spent]) -> str:

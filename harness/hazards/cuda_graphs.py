@@ -201,11 +201,13 @@ HAZARDS: tuple[Hazard, ...] = (
         title="a capture by hand is invalidated by another thread's CUDA call",
         versions="",
         needs="cuda",
-        window='A captures a graph with torch.cuda.graph in its default capture_error_mode, "global": for all threads',
-        access="B makes a call that no capture allows, such as torch.cuda.synchronize()",
+        window='A captures a graph with torch.cuda.graph, in its default capture_error_mode, "global": for all threads',
+        access="B makes a call that the capture does not allow, such as torch.cuda.synchronize(): with one every "
+        "torch.cuda.graph begins, so B's own capture is such a call, in any capture_error_mode",
         effect="both raise: operation not permitted when stream is capturing, and the capture is lost",
-        remedy="Capture with capture_error_mode=\"thread_local\", as inductor does, and let no thread synchronise the whole "
-        "device meanwhile; or capture before the other threads start.",
+        remedy="One capture at a time in a process: hold a lock around each capture, or around every step (every_step), or "
+        "capture before the other threads start. Capture with capture_error_mode=\"thread_local\", as inductor does, and let "
+        "no thread synchronise the whole device meanwhile.",
         signature=Signature(
             errors=(
                 r"operation not permitted when stream is capturing",
@@ -219,7 +221,8 @@ HAZARDS: tuple[Hazard, ...] = (
             _CAPTURED,
             Effect(labels=("capture_invalidated",)),
         ),
-        elsewhere="the pipeline captures nothing by hand, and CUDA-graph trees capture in the mode thread_local",
+        elsewhere="only cudagraphs=manual captures by hand there, in the mode thread_local: two drafters of one device can "
+        "meet in their third steps, each capturing, but no plan brings that about; CUDA-graph trees use that mode, too",
         reference=("pytorch/pytorch#107407",),
         found={"2.11": "20/20, counterfactual 0/20 (NVIDIA H200)"},
     ),

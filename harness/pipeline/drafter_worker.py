@@ -98,10 +98,10 @@ class DrafterWorker:
         self._transfer = Transfer(device)
         self._ahead: Item | LostItem | None = None  # taken from the queue early
         self._begun = False  # for the item that `compute` is given next, what comes before its step was done early:
-        self._arriving: Arriving | None = None  # and this came of it
+        self._arriving: Arriving | Exception | None = None  # and this came of it
         self._graphed: GraphedStep | None = None
         if recipe.capture_error_mode:
-            self._graphed = GraphedStep(self._gradients, list(drafter.parameters()), recipe.capture_error_mode)
+            self._graphed = GraphedStep(self._gradients, list(drafter.parameters()), device, recipe.capture_error_mode)
 
     def run(self) -> None:
         """Train on the items of the queue until it ends, or a step fails (unless errors are to be skipped)."""
@@ -116,6 +116,8 @@ class DrafterWorker:
         finally:
             if self._ahead is not None:
                 self._count("unused")
+                if isinstance(self._arriving, Exception):  # no step of its own will tell of it
+                    self._failed(self._arriving)
             self.leave()
 
     def _next(self) -> Item | LostItem | None:
@@ -126,7 +128,10 @@ class DrafterWorker:
             return self.queue.get()
 
     def _look_ahead(self) -> None:
-        """If the next item is there, its anchors are drawn and its copy runs while the device is busy with this one."""
+        """If the next item is there, its anchors are drawn and its copy runs while the device is busy with this one.
+
+        What goes wrong there is kept for that item's own step to raise; the anchors are not drawn a second time.
+        """
         if not self._transfer.ahead or self._ahead is not None:
             return
         try:
@@ -134,7 +139,11 @@ class DrafterWorker:
         except QueueAborted:
             return  # the run is being shut down; the next `get` says so, once the step that is done was counted
         if isinstance(self._ahead, Item):
-            self._begun, self._arriving = True, self._begin(self._ahead)
+            self._begun = True
+            try:
+                self._arriving = self._begin(self._ahead)
+            except Exception as error:  # noqa: BLE001 - as in `compute`, which raises it
+                self._arriving = error
 
     def _begin(self, item: Item) -> Arriving | None:
         """Draw the item's anchors and start its copy; None when it has no anchor."""
@@ -147,15 +156,25 @@ class DrafterWorker:
         return producers if self.queue.get_waits() else ()
 
     def _train(self, item: Item | LostItem) -> bool:
-        """One step; False when this worker is to end."""
+        """One step; False when this worker is to end.
+
+        A replica that gets no mean ends, errors skipped or not: the others apply one that it does not, so it is their equal
+        no longer. They go on without it.
+        """
         skip = self._recipe.skip_errors
         loss, ok = self.compute(item)
         if not (ok or skip):
             return False
         mean = None
         if self._averager is not None:
-            with self._ctx.waiting(self.name, "barrier.wait", self._averager.missing):
-                mean = self._averager.average(self.name, self.contribution(loss))
+            try:
+                with self._ctx.waiting(self.name, "barrier.wait", self._averager.missing):
+                    mean = self._averager.average(self.name, self.contribution(loss))
+            except QueueAborted:
+                raise
+            except Exception as error:  # noqa: BLE001 - the device's, mostly: reported as a step's own are
+                self._failed(error)
+                return False
         return self.apply(item, loss, mean) or skip
 
     def leave(self) -> None:
@@ -174,9 +193,14 @@ class DrafterWorker:
             begun, self._begun, arriving, self._arriving = self._begun, False, self._arriving, None
             if not begun:
                 arriving = self._begin(item)
+            if isinstance(arriving, Exception):
+                raise arriving
             if arriving is None:
                 outcome = "skipped"
                 return None, True
+            if arriving.event is not None:
+                with self._ctx.waiting(self.name, "transfer", tuple):  # for no other worker
+                    arriving.wait()
             here = self._transfer.finish(arriving)
             if not here.finite:
                 outcome = "refused"

@@ -16,7 +16,7 @@ class Arriving:
     """An item and its anchors, whose copies to the device may still run.
 
     anchors, keep  [Bt, N]
-    finite         whether all features are, as a tensor on the device
+    finite         whether all features are, in the host's memory; not to be read before `wait`
     event          when all of it is there; None: it is
     """
 
@@ -25,6 +25,11 @@ class Arriving:
     keep: Tensor
     finite: Tensor
     event: torch.cuda.Event | None = None
+
+    def wait(self) -> None:
+        """Block this thread until all of it is there, whatever else the device has to do."""
+        if self.event is not None:
+            self.event.synchronize()
 
 
 class Transfer:
@@ -61,7 +66,7 @@ class Transfer:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(arriving.event)
             parts = [getattr(arriving.item, field.name) for field in dataclasses.fields(arriving.item)]
-            for value in (*parts, arriving.anchors, arriving.keep, arriving.finite):
+            for value in (*parts, arriving.anchors, arriving.keep):
                 if isinstance(value, Tensor):
                     value.record_stream(stream)
         return arriving
@@ -72,5 +77,5 @@ class Transfer:
             on_device,
             anchors.to(self._device, non_blocking=True),
             keep.to(self._device, non_blocking=True),
-            torch.isfinite(on_device.features).all(),
+            torch.isfinite(on_device.features).all().to("cpu", non_blocking=True),
         )

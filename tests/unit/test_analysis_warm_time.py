@@ -60,6 +60,7 @@ def test_targets_that_wait_for_room_elsewhere_are_named_with_whose_queue() -> No
         ({"compile_lock": 5.0}, "for torch's compile lock, so something still compiles"),
         ({"barrier.wait": 5.0}, "for the others at a barrier"),
         ({"my own lock": 5.0}, "for my own lock"),
+        ({"transfer": 5.0}, "for the transfer of items to the device"),
         ({"queue.get": 5.0}, "for items"),
     ],
 )

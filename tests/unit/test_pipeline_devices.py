@@ -17,6 +17,7 @@ from harness.pipeline.transfer import Transfer
 
 CUDA = torch.device("cuda:0")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,35 @@ def test_on_the_cpu_a_transfer_copies_nothing_and_looks_at_nothing_early() -> No
     assert not transfer.ahead
     arrived = transfer.finish(transfer.start(given, torch.tensor([[1]]), torch.tensor([[True]])))
     assert arrived.item.features.data_ptr() == given.features.data_ptr()
+    assert arrived.event is None
+    arrived.wait()
     assert arrived.finite
+
+
+@pytest.mark.cuda
+@needs_cuda
+def test_whether_all_is_finite_is_known_once_the_copy_is_there_whatever_else_the_device_does() -> None:
+    transfer = Transfer(CUDA)
+    bad = item(0).features
+    bad[0, 3, 1] = float("nan")
+    given = [one.mapped(Tensor.pin_memory) for one in (item(0), replace(item(0), features=bad))]
+
+    def arrive(one: Item) -> tuple[bool, bool]:
+        arriving = transfer.start(one, torch.tensor([[1]]), torch.tensor([[True]]))
+        arriving.wait()
+        return arriving.finite.is_cpu, bool(transfer.finish(arriving).finite)
+
+    for one in given:  # memory is there from now on, and kernels are loaded: either can wait for all of the device
+        arrive(one)
+    idle = torch.cuda.Event()
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second of this thread's stream
+    idle.record()
+    found = [arrive(one) for one in given]
+    assert not idle.query(), "nobody waited for the other stream's work"
+    assert found == [(True, True), (True, False)]
+    torch.cuda.synchronize()
 
 
 @pytest.mark.cuda
@@ -120,7 +149,7 @@ class Step:
 @pytest.mark.parametrize("mode", ["thread_local", "global", "relaxed"])
 def test_a_replayed_step_has_the_loss_and_the_gradients_of_the_step(mode: str) -> None:
     eager, captured = Step(CUDA), Step(CUDA)
-    graphed = GraphedStep(captured, list(captured.model.parameters()), mode)
+    graphed = GraphedStep(captured, list(captured.model.parameters()), CUDA, mode)
     for seed in range(6):
         given = item(seed).to(CUDA)
         anchors, keep = torch.tensor([seed], device=CUDA), torch.tensor([True, seed % 2 == 0], device=CUDA)
@@ -136,9 +165,54 @@ def test_a_replayed_step_has_the_loss_and_the_gradients_of_the_step(mode: str) -
 @needs_cuda
 def test_another_shape_than_the_captured_one_is_refused() -> None:
     step = Step(CUDA)
-    graphed = GraphedStep(step, list(step.model.parameters()), "thread_local")
+    graphed = GraphedStep(step, list(step.model.parameters()), CUDA, "thread_local")
     some = torch.tensor([1], device=CUDA)
     for _ in range(WARM_STEPS + 1):
         graphed(item(0).to(CUDA), some, some)
     with pytest.raises(ValueError, match="captured for"):
         graphed(item(0, length=9).to(CUDA), some, some)
+
+
+@pytest.mark.cuda
+@needs_cuda
+def test_after_a_capture_that_failed_the_thread_is_on_its_stream_and_the_step_says_so() -> None:
+    class Forbidden(Step):
+        def __call__(self, given: Item, anchors: Tensor, keep: Tensor) -> Tensor:
+            loss = super().__call__(given, anchors, keep)
+            if self.runs > WARM_STEPS:
+                raise RuntimeError("not in a capture")
+            return loss
+
+    step = Forbidden(CUDA)
+    graphed = GraphedStep(step, list(step.model.parameters()), CUDA, "thread_local")
+    some = torch.tensor([1], device=CUDA)
+    for _ in range(WARM_STEPS):
+        graphed(item(0).to(CUDA), some, some)
+    before = torch.cuda.current_stream(CUDA)
+    with pytest.raises(RuntimeError, match="not in a capture"):
+        graphed(item(0).to(CUDA), some, some)
+    assert torch.cuda.current_stream(CUDA) == before
+    with pytest.raises(RuntimeError, match="not tried again: RuntimeError: not in a capture"):
+        graphed(item(0).to(CUDA), some, some)
+
+
+@pytest.mark.cuda
+@needs_two
+def test_steps_on_two_devices_are_each_captured_on_their_own() -> None:
+    devices = [torch.device("cuda:0"), torch.device("cuda:1")]
+    eager, captured = [Step(device) for device in devices], [Step(device) for device in devices]
+    graphed = [
+        GraphedStep(step, list(step.model.parameters()), device, "thread_local")
+        for step, device in zip(captured, devices, strict=True)
+    ]
+    for seed in range(WARM_STEPS + 3):
+        for i, device in enumerate(devices):  # the current device is the first one throughout
+            given, some = item(10 * seed + i).to(device), torch.tensor([True, seed % 2 == 0], device=device)
+            anchors = torch.tensor([seed], device=device)
+            for parameter in (*eager[i].model.parameters(), *captured[i].model.parameters()):
+                parameter.grad = None
+            torch.testing.assert_close(graphed[i](given, anchors, some), eager[i](given, anchors, some))
+            for one, other in zip(captured[i].model.parameters(), eager[i].model.parameters(), strict=True):
+                torch.testing.assert_close(one.grad, other.grad)
+    assert [step.runs for step in captured] == [WARM_STEPS + 1] * 2
+    assert torch.cuda.current_device() == 0
