@@ -32,7 +32,8 @@ def hazards(
     one = find(hazard) if hazard is not None else None
     environment = describe_environment(find_python(python))
     gpus = visible_gpus(environment) if environment["cuda"] else 0
-    at = At(environment["torch"], gpus, environment["executable"], python or "")
+    counted = not environment["cuda"] or environment.get("gpus_counted", True)
+    at = At(environment["torch"], gpus, environment["executable"], python or "", counted)
     if json_output:
         document = [hazard_json(each, at) for each in HAZARDS] if one is None else hazard_whole_json(one, at)
         emit(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.control.gpus import find_gpus
 from harness.control.host_memory import usable_memory_bytes
 from harness.control.interpreter import describe_python
 
-NVIDIA_SMI_TIMEOUT_S = 20.0
 LONGEST_VALUE = 500
 
 _ALLOWED = re.compile(
@@ -34,10 +32,12 @@ _SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASS|CREDENTIAL|AUTH|(^|_)KEY|URL|E
 def describe_environment(python: str, command: list[str] | None = None) -> dict[str, Any]:
     """Facts about this machine and the interpreter of the subjects.
 
-    `gpus` are those nvidia-smi lists (all of the machine); `cores_usable` those this process may run on;
+    `gpus` are those nvidia-smi lists (all of the machine); where it does not, those known of, `gpus_counted` says whether
+    that is all of them, and `gpus_note` why nvidia-smi did not say. `cores_usable` those this process may run on;
     `memory_usable_bytes` is what it may have of memory and swap.
     Raises UserError when the interpreter does not run.
     """
+    gpus = find_gpus()
     return {
         "harness": harness.__version__,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -51,7 +51,9 @@ def describe_environment(python: str, command: list[str] | None = None) -> dict[
         "cores_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": memory_bytes(),
         "memory_usable_bytes": usable_memory_bytes(),
-        "gpus": gpus(),
+        "gpus": gpus.listed,
+        "gpus_counted": gpus.counted,
+        "gpus_note": gpus.note,
         "variables": allowed_variables(os.environ),
     }
 
@@ -85,27 +87,3 @@ def memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
         return None
-
-
-def gpus() -> list[dict[str, Any]]:
-    """NVIDIA GPUs, from nvidia-smi: name, memory_mib, driver.
-
-    Empty when there is no nvidia-smi or it finds none.
-    """
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    query = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(
-            query, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []  # a driver that hangs: the subjects will say so by themselves
-    found: list[dict[str, Any]] = []
-    for line in done.stdout.splitlines() if done.returncode == 0 else []:
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) == 3:
-            memory = int(fields[1]) if fields[1].isdigit() else None
-            found.append({"name": fields[0], "memory_mib": memory, "driver": fields[2]})
-    return found

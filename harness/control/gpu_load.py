@@ -114,17 +114,37 @@ class GpuLoad:
         return self._nvml is not None
 
     def _handle(self, number: int) -> Any:
-        """Of the device that CUDA calls `number`; None where NVML has no such one."""
+        """Of the device that CUDA calls `number`; None where it is not known which that is, and `_refused` says why."""
         if number not in self._handles:
-            name = visible_device(number, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            self._handles[number] = None
             try:
-                if isinstance(name, int):
-                    self._handles[number] = self._nvml.nvmlDeviceGetHandleByIndex(name)
-                else:
-                    self._handles[number] = self._nvml.nvmlDeviceGetHandleByUUID(name)
-            except self._nvml.NVMLError:
-                self._handles[number] = None
+                self._handles[number] = self._found(visible_device(number, os.environ.get("CUDA_VISIBLE_DEVICES")))
+            except (self._nvml.NVMLError, LookupError) as error:
+                self._refused[number] = str(error) if isinstance(error, LookupError) else f"NVML: {error}"
         return self._handles[number]
+
+    def _found(self, name: int | str) -> Any:
+        """The handle of NVML's. Raises NVMLError or LookupError: there is none, or another may be meant."""
+        nvml = self._nvml
+        if isinstance(name, int) and os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+            return nvml.nvmlDeviceGetHandleByIndex(name)
+        every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        if isinstance(name, int):
+            models = sorted({_text(nvml.nvmlDeviceGetName(handle)) for handle in every})
+            if len(models) > 1:  # CUDA begins with the fastest
+                raise LookupError(
+                    f"CUDA may count {' and '.join(models)} in another order than NVML; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+                )
+            return nvml.nvmlDeviceGetHandleByIndex(name)
+        alike = [handle for handle in every if _text(nvml.nvmlDeviceGetUUID(handle)).startswith(name)]
+        if len(alike) > 1:
+            raise LookupError(f"CUDA_VISIBLE_DEVICES has {name}, with which the names of {len(alike)} GPUs begin")
+        return alike[0] if alike else nvml.nvmlDeviceGetHandleByUUID(name)  # of a part of a device (MIG)
+
+
+def _text(said: str | bytes) -> str:
+    """Older versions of the package give bytes."""
+    return said.decode() if isinstance(said, bytes) else said
 
 
 def warm_window(row: Mapping[str, Any]) -> Window | None:
@@ -139,8 +159,13 @@ def warm_window(row: Mapping[str, Any]) -> Window | None:
 
 
 def visible_device(number: int, visible: str | None) -> int | str:
-    """CUDA's device `number` as NVML knows it: an index, or the identifier that CUDA_VISIBLE_DEVICES gives."""
-    entries = [entry.strip() for entry in visible.split(",")] if visible else []
-    if number >= len(entries):
+    """CUDA's device `number` as NVML knows it: an index, or what CUDA_VISIBLE_DEVICES gives of its identifier.
+
+    Raises LookupError: CUDA has no such device.
+    """
+    if visible is None:
         return number
+    entries = [entry.strip() for entry in visible.split(",")]
+    if number >= len(entries) or not entries[number]:
+        raise LookupError(f"CUDA_VISIBLE_DEVICES={visible} leaves no device {number}")
     return int(entries[number]) if entries[number].isdigit() else entries[number]

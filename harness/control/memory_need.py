@@ -65,10 +65,12 @@ def needs(scenario: Scenario, settings: PipelineSettings, sizes: ModelSizes) -> 
     for device in dict.fromkeys([*target_devices, *drafter_devices]):
         drafters, target = dealt[device], device in with_target
         if drafters or target:
-            frozen = sizes.target if target else sizes.frozen
-            size = frozen * _BYTES[settings.dtype] + _training(scenario, settings, sizes.drafter, drafters)
-            # With lock=process each drafter's process builds the whole pipeline once more; one runs beside the first at least.
-            size += _built_again(settings, sizes.drafter, drafters, frozen) if scenario.lock == "process" else 0
+            if scenario.lock == "process":  # the target in one process; one drafter in another, as the others may have ended
+                kept = (sizes.target if target else 0) + (sizes.frozen if drafters else 0)
+                trained = min(drafters, 1)
+            else:
+                kept, trained = (sizes.target if target else sizes.frozen), drafters
+            size = kept * _BYTES[settings.dtype] + _training(scenario, settings, sizes.drafter, trained)
             found[device] = Need(size, drafters, target)
     return found
 
@@ -84,15 +86,11 @@ def _training(scenario: Scenario, settings: PipelineSettings, parameters: int, d
     graphs = scenario.cudagraphs == "manual" and scenario.steps > _STEPS_BEFORE_A_GRAPH
     together = graphs or (scenario.replicas == "synchronised" and scenario.steps > 1)
     lasting = size + (_FLOAT32 if low else 0)
-    moments = _MOMENTS * _FLOAT32 * (1 if scenario.lock == "process" else drafters)
-    gradients = size * (1 if scenario.lock == "process" or not together else drafters)
-    clipped = _FLOAT32 if low or graphs else 0  # a float32 gradient that nobody keeps is clipped in its place
+    moments = _MOMENTS * _FLOAT32 * drafters
+    gradients = size * (drafters if together else 1)
+    # AdamW takes a float32 gradient as it is: on CUDA it is told the factor; elsewhere each makes room for its clipped one.
+    clipped = _FLOAT32 if low else 0
     return parameters * (drafters * lasting + moments + gradients + clipped)
-
-
-def _built_again(settings: PipelineSettings, parameters: int, drafters: int, frozen: int) -> int:
-    size = _BYTES[settings.dtype]
-    return frozen * size + drafters * parameters * (size + (_FLOAT32 if size < _FLOAT32 else 0))
 
 
 def memory_of(device: str, environment: Mapping[str, Any]) -> int | None:
@@ -105,7 +103,7 @@ def memory_of(device: str, environment: Mapping[str, Any]) -> int | None:
         usable = environment.get("memory_usable_bytes")
         return usable if isinstance(usable, int) else None
     sizes = [gpu.get("memory_mib") for gpu in environment.get("gpus") or ()]
-    if not sizes or not all(isinstance(size, int) for size in sizes):
+    if not sizes or not all(isinstance(size, int) for size in sizes) or not environment.get("gpus_counted", True):
         return None
     variables = environment.get("variables") or {}
     number = int(device.removeprefix("cuda:"))

@@ -23,13 +23,15 @@ from harness.report.wording import ASCII, UNICODE, plural
 class At:
     """The torch at hand: its version or None, CUDA devices it can use, and the interpreter that was asked.
 
-    `option` is what was given to `--python`, so that the commands shown are for the same torch.
+    `option` is what was given to `--python`, so that the commands shown are for the same torch. Not `counted`: `cuda` is as
+    many as there may be.
     """
 
     torch: str | None
     cuda: int
     python: str
     option: str = ""
+    counted: bool = True
 
     def why_not(self, hazard: Hazard) -> str:
         """Why the hazard cannot happen here; "" when it can."""
@@ -38,7 +40,7 @@ class At:
     def __str__(self) -> str:
         if self.torch is None:
             return f"{self.python} has no torch, so what applies cannot be told; install it there, or use --python"
-        return f"torch {self.torch}, {plural(self.cuda, 'CUDA device')}"
+        return f"torch {self.torch}, {plural(self.cuda, 'CUDA device') if self.counted else 'CUDA devices not counted'}"
 
 
 def hazard_json(hazard: Hazard, at: At) -> dict[str, Any]:

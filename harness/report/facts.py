@@ -39,7 +39,9 @@ def environment_table(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     for key, name in _NAMES.items():
         value = environment.get(key)
         if key == "gpus" and value == []:
-            rows.append((name, "none that nvidia-smi lists"))
+            note = environment.get("gpus_note")
+            how = "none" if environment.get("gpus_counted", True) else "not known"
+            rows.append((name, one_line(f"{how}: {note}", LONGEST_VALUE) if note else "none that nvidia-smi lists"))
         elif value not in (None, "", {}, []):
             rows.append((name, one_line(_value(key, value, environment), LONGEST_VALUE)))
     return rows
@@ -57,7 +59,9 @@ def _value(key: str, value: Any, environment: Mapping[str, Any]) -> str:
         names = [str(gpu.get("name", "?")) if isinstance(gpu, dict) else str(gpu) for gpu in value]
         drivers = {str(gpu.get("driver")) for gpu in value if isinstance(gpu, dict) and gpu.get("driver")}
         counted = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
-        return f"{counted}; driver {', '.join(sorted(drivers))}" if drivers else counted
+        counted += "" if environment.get("gpus_counted", True) else " at least"
+        told = [f"driver {', '.join(sorted(drivers))}"] if drivers else []
+        return "; ".join([counted, *told, *([str(environment["gpus_note"])] if environment.get("gpus_note") else [])])
     if isinstance(value, dict):
         return plain({name: entry for name, entry in value.items() if entry is not None})
     return plain(value)

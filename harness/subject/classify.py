@@ -21,16 +21,34 @@ _MESSAGES: tuple[tuple[str, str], ...] = (
     ("when stream is capturing", "capture_invalidated"),
     ("capture was invalidated", "capture_invalidated"),
     ("cudaErrorStreamCapture", "capture_invalidated"),
+    # What the driver says of error 900 to 908, for those who do not name the error: Triton, and torch's calls of the driver.
+    ("due to a previous error during capture", "capture_invalidated"),
+    ("merge of separate capture sequences", "capture_invalidated"),
+    ("capture was not ended in the same stream", "capture_invalidated"),
+    ("capturing stream has unjoined work", "capture_invalidated"),
+    ("dependency created on uncaptured work", "capture_invalidated"),
+    ("depend on a capturing blocking stream", "capture_invalidated"),
+    ("last recorded in a capturing stream", "capture_invalidated"),
+    ("terminate a thread-local capture sequence", "capture_invalidated"),
+    ("cudaErrorIllegalState", "capture_invalidated"),  # error 401: a capture's end or its graph, of which another disposed
+    ("cannot be performed in the present state", "capture_invalidated"),
     ("CUDA out of memory", "out_of_memory"),
     ("CUDA error: out of memory", "out_of_memory"),  # not of torch's allocator: a graph, pinned memory, a module
     ("CUDA driver error: out of memory", "out_of_memory"),
-    ("CUBLAS_STATUS_ALLOC_FAILED", "out_of_memory"),
+    ("Triton Error [CUDA]: out of memory", "out_of_memory"),  # a module or its local memory; not "out of resource"
+    ("CUDA_ERROR_OUT_OF_MEMORY", "out_of_memory"),
+    ("'out of memory'", "out_of_memory"),  # NCCL: Cuda failure 2 'out of memory'
+    ("_ALLOC_FAILED", "out_of_memory"),  # CUBLAS_STATUS_, CUDNN_STATUS_, CUSOLVER_STATUS_, CUSPARSE_STATUS_, CUFFT_
+    ("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "out_of_memory"),
+    ("CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", "out_of_memory"),
     ("not enough memory", "out_of_memory"),
     ("DefaultCPUAllocator: can't allocate memory", "out_of_memory"),
     ("illegal memory access", "cuda_fault"),
     ("device-side assert", "cuda_fault"),
     ("CUDA error", "cuda_fault"),
     ("unspecified launch failure", "cuda_fault"),
+    ("Triton Error [CUDA]", "cuda_fault"),
+    ("CUDA driver error", "cuda_fault"),
 )
 
 

@@ -46,6 +46,8 @@ PRELOAD: dict[str, tuple[str, ...]] = {
 }
 PRELOAD["cuda"] = ("torch", "torch._dynamo", "torch._functorch.aot_autograd", "harness.subject.entry")
 
+DEVICE_FILES = Path("/dev")
+
 
 class Server:
     """The loop: requests from the socket, ends of children from SIGCHLD through a pipe."""
@@ -158,7 +160,7 @@ def _kill_group(pid: int) -> None:
 def preload(kind: str) -> tuple[str, bool, str]:
     """Import what a fork may have; (torch's version, whether a fork is safe, why not). "auto": as the machine is."""
     if kind == "auto":
-        kind = "cuda" if any(Path("/dev").glob("nvidia[0-9]*")) else "cpu"
+        kind = "cuda" if _may_have_cuda() else "cpu"
     for name in PRELOAD[kind]:
         importlib.import_module(name)
     torch = sys.modules.get("torch")
@@ -173,6 +175,11 @@ def preload(kind: str) -> tuple[str, bool, str]:
     if kind == "cuda" and (why := _spoilt_for_cuda()):
         return version, False, why
     return version, True, ""
+
+
+def _may_have_cuda() -> bool:
+    """Whether a GPU's device file is there; in WSL 2 all GPUs share one, which may be of another maker's."""
+    return any(DEVICE_FILES.glob("nvidia[0-9]*")) or (DEVICE_FILES / "dxg").exists()
 
 
 def _other_threads() -> list[str]:

@@ -46,6 +46,7 @@ from harness.pipeline.queues import OrderedQueue
 
 D, F, HEADS, KV, HEAD = 4096, 12288, 32, 8, 128
 LAYERS, TAPS, VOCABULARY, BLOCK = 5, 5, 151_936, 16
+RUN = 10
 VARIANTS: dict[str, tuple[str, str]] = {
     "fused": ("layer", "in_forward"),
     "recompute": ("layer", "recompute"),
@@ -209,7 +210,7 @@ def errors(bench: Bench, workers: dict[str, DrafterWorker]) -> dict[str, dict[st
     """Of loss and gradients, against float32."""
     exact_loss, exact = bench.in_float32()
     size = torch.stack([g.norm() for g in exact]).norm()
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for name in ("fused", "recompute", "attention", "dense"):
         if name in workers:
             loss, gradients = bench.gradients(workers[name])
@@ -228,15 +229,24 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def matrix_rate(device: torch.device) -> float:
-    """FLOP/s of bfloat16 products, the best of the step's largest shapes; each a median of five."""
+    """FLOP/s of bfloat16 products, the best of the step's largest shapes; each a median of five runs of `RUN` products.
+
+    One product takes a few milliseconds: alone it would be timed with its launch and the wait for the device.
+    """
     best = 0.0
     for rows, inner, columns in ((8192, D, F), (8192, F, D), (4096, D, VOCABULARY)):
         a = torch.randn(rows, inner, device=device, dtype=torch.bfloat16)
         b = torch.randn(inner, columns, device=device, dtype=torch.bfloat16) * inner**-0.5
         out = a @ b
-        times = [seconds(lambda a=a, b=b, out=out: torch.mm(a, b, out=out)) for _ in range(6)][1:]  # type: ignore[misc]
-        best = max(best, 2.0 * rows * inner * columns / statistics.median(times))
+        times = [seconds(lambda a=a, b=b, out=out: products(a, b, out)) for _ in range(6)][1:]  # type: ignore[misc]
+        best = max(best, RUN * 2.0 * rows * inner * columns / statistics.median(times))
     return best
+
+
+def products(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """`RUN` of them, one right after another."""
+    for _ in range(RUN):
+        torch.mm(a, b, out=out)
 
 
 def parts(bench: Bench, worker: DrafterWorker) -> tuple[dict[str, float], dict[str, float]]:
@@ -284,8 +294,10 @@ def run(shape: Shape, steps: int, chunk: int) -> dict[str, Any]:
     }
     first: dict[str, float] = {}
     memory: dict[str, float] = {}
+    reserved: dict[str, float] = {}
     losses: dict[str, float] = {}
     for name, worker in list(workers.items()):
+        torch.cuda.empty_cache()  # or the peak of what is reserved would be that of a variant before
         torch.cuda.reset_peak_memory_stats(device)
         try:
             began = time.perf_counter()
@@ -300,6 +312,7 @@ def run(shape: Shape, steps: int, chunk: int) -> dict[str, Any]:
             torch.cuda.empty_cache()
             continue
         memory[name] = torch.cuda.max_memory_allocated(device) / 1e9
+        reserved[name] = torch.cuda.max_memory_reserved(device) / 1e9  # a graph's own pool counts here only
     times: dict[str, list[float]] = {name: [] for name in workers}
     rates = []
     for _ in range(steps):
@@ -314,6 +327,7 @@ def run(shape: Shape, steps: int, chunk: int) -> dict[str, Any]:
             "step_ms_range": [round(min(values) * 1e3, 2), round(max(values) * 1e3, 2)],
             "first_step_s": round(first[name], 2),
             "peak_memory_gb": round(memory[name], 2),
+            "peak_reserved_gb": round(reserved[name], 2),
             "first_loss": losses[name],
             "model_tflops": round(model_flops(shape) / statistics.median(values) / 1e12, 1),
             "of_matrix_rate": round(model_flops(shape) / statistics.median(values) / peak, 3),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.control import environment as module
-from harness.control.environment import allowed_variables, describe_environment, gpus
+from harness.control.environment import allowed_variables, describe_environment
 from harness.control.interpreter import ask_doctor, describe_python, find_python
 from harness.control.matrices import refuse_other_matrix
 from harness.control.skips import skip_reason
@@ -110,17 +110,6 @@ def test_a_doctor_that_dies_is_a_finding(tmp_path: Path) -> None:
     answer = ask_doctor(str(fake))
     assert answer["problems"] == ["the subject's doctor ended with exit status 1: libfoo is missing"]
     assert answer["torch"]
-
-
-def test_gpus_come_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus() == []
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 'NVIDIA H200, 143771, 580.1'\n")
-    smi.chmod(0o755)
-    assert gpus() == [{"name": "NVIDIA H200", "memory_mib": 143771, "driver": "580.1"}]
-    smi.write_text("#!/bin/sh\necho 'No devices were found'; exit 6\n")
-    assert gpus() == []
 
 
 GPU = {"name": "H200", "memory_mib": 143771, "driver": "1"}

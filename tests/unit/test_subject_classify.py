@@ -23,14 +23,54 @@ MESSAGES = [
     (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), "out_of_memory"),
     (RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
      "out_of_memory"),
+    (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "out_of_memory"),
+    (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), "out_of_memory"),
+    (RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"), "out_of_memory"),
+    (RuntimeError("CUDA driver error: out of memory"), "out_of_memory"),
+    (RuntimeError("ncclUnhandledCudaError: Call to CUDA function failed. Cuda failure 2 'out of memory'"), "out_of_memory"),
+    (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), "cuda_fault"),
+    (RuntimeError("CUDA error: the operation cannot be performed in the present state"), "capture_invalidated"),
+    (RuntimeError("CUDA error: …\nSearch for `cudaErrorIllegalState' in …"), "capture_invalidated"),
+    (RuntimeError("CUDA driver error: unknown error"), "cuda_fault"),
+    (RuntimeError("out of resource: shared memory, Required: 300000, Hardware limit: 232448."), "error"),
     (ValueError("something else"), "error"),
     (AssertionError(), "error"),
 ]  # fmt: skip
+
+TRITON = {
+    "out of memory": "out_of_memory",
+    "operation not permitted when stream is capturing": "capture_invalidated",
+    "operation failed due to a previous error during capture": "capture_invalidated",
+    "operation would result in a merge of separate capture sequences": "capture_invalidated",
+    "capture was not ended in the same stream as it began": "capture_invalidated",
+    "capturing stream has unjoined work": "capture_invalidated",
+    "dependency created on uncaptured work in another stream": "capture_invalidated",
+    "operation would make the legacy stream depend on a capturing blocking stream": "capture_invalidated",
+    "operation not permitted on an event last recorded in a capturing stream": "capture_invalidated",
+    "attempt to terminate a thread-local capture sequence from another thread": "capture_invalidated",
+    "the operation cannot be performed in the present state": "capture_invalidated",
+    "an illegal memory access was encountered": "cuda_fault",
+    "misaligned address": "cuda_fault",
+    "device kernel image is invalid": "cuda_fault",
+}
+"""What the driver says of an error → its label; Triton puts only its own name before it."""
 
 
 @pytest.mark.parametrize(("error", "label"), MESSAGES, ids=[label for _, label in MESSAGES])
 def test_labels(error: Exception, label: str) -> None:
     assert classify(error).label == label
+
+
+@pytest.mark.parametrize("said", TRITON)
+@pytest.mark.parametrize("who", ["Triton Error [CUDA]", "CUDA driver error"])
+def test_the_drivers_words_have_a_label_whoever_passes_them_on(who: str, said: str) -> None:
+    assert classify(RuntimeError(f"{who}: {said}")).label == TRITON[said]
+
+
+def test_a_compile_that_ran_out_of_memory_is_no_fault_of_its_compiler() -> None:
+    outer = RuntimeError("backend='inductor' raised: CUDA error")
+    outer.__cause__ = RuntimeError("Triton Error [CUDA]: out of memory")
+    assert classify(outer).label == "out_of_memory"
 
 
 def test_the_label_of_a_cause_is_found_below_its_wrapper() -> None:

@@ -23,20 +23,26 @@ class MemoryProbe(Quiet):
         self._named = re.findall(r"cuda:\d+", scope.scenario.devices)
         self._on = bool(self._named)
         self._devices: dict[str, str] = {}  # worker → its device
+        self._numbers: dict[str, int | None] = {}  # device → torch's number of it
 
     def install(self) -> str:
         """Nothing is hooked; "" on the CPU, whose memory this is not about."""
-        return "ok" if self._on else ""
+        if not self._on:
+            return ""
+        if getattr(torch.cuda, "memory_stats_as_nested_dict", None) is None:
+            return f"unavailable: torch {torch.__version__} has no torch.cuda.memory_stats_as_nested_dict"
+        return "ok"
 
     def place(self, devices: dict[str, str]) -> None:
         """Which worker runs where."""
         self._devices = {worker: device for worker, device in devices.items() if device.startswith("cuda")}
+        self._numbers = {device: torch.device(device).index for device in self._devices.values()}
 
     def stepped(self, worker: str) -> None:
         """A good step of `worker` has ended, on the calling thread."""
         device = self._devices.get(worker)
         if device is not None:
-            allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+            allocated, reserved = in_use(self._numbers[device])
             self._log.emit("memory", f',"d":"{device}","a":{allocated},"r":{reserved}')
 
     def peaks(self) -> dict[str, dict[str, Any]]:
@@ -54,3 +60,14 @@ class MemoryProbe(Quiet):
             }
             for device in sorted(set(self._devices.values() or self._named))
         }
+
+
+def in_use(number: int | None) -> tuple[int, int]:
+    """Bytes allocated and reserved on device `number`, None: the current one, as `memory_allocated` and `memory_reserved` say.
+
+    Each of those has all of the allocator's numbers made, flattened and sorted, to take one; here they are made once.
+    """
+    told = torch.cuda.memory_stats_as_nested_dict(number)
+    if not told:  # CUDA is not initialised
+        return 0, 0
+    return int(told["allocated_bytes"]["all"]["current"]), int(told["reserved_bytes"]["all"]["current"])
