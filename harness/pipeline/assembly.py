@@ -43,14 +43,14 @@ class Frozen:
 
 
 def build_model(
-    settings: PipelineSettings, tokenizer: Tokenizer, seed: int, device: torch.device
+    settings: PipelineSettings, tokenizer: Tokenizer, seed: int, device: torch.device, *, ends_only: bool = False
 ) -> Qwen3ForCausalLM:
     """The target model that the settings ask for: from a folder, or random (drawn on `device`: a large one is slow
-    to draw on the CPU)."""
+    to draw on the CPU). `ends_only`: embedding and `lm_head` as in the whole model, and no layers."""
     s = settings
     dtype: torch.dtype = getattr(torch, s.dtype)
     if s.target_model:
-        model = load_qwen3(s.target_model, dtype)
+        model = load_qwen3(s.target_model, dtype, ends_only=ends_only)
     else:
         model = random_qwen3(
             vocab_size=s.vocab_size or tokenizer.vocab_size,
@@ -65,6 +65,7 @@ def build_model(
             max_positions=s.tokens,
             seed=sub_seed(seed, "target"),
             device=device,
+            ends_only=ends_only,
         ).to(dtype)
     check_vocabulary(tokenizer, model.get_input_embeddings().num_embeddings)
     return model
@@ -122,6 +123,18 @@ def share_frozen(targets: dict[torch.device, Target], devices: Sequence[torch.de
     return shared
 
 
+def ends_of(model: Qwen3ForCausalLM, device: torch.device) -> Frozen:
+    """What a drafter on `device` needs of a model that is no target here; it is moved there."""
+    model = model.eval().requires_grad_(False)
+    return Frozen(model.model.embed_tokens.to(device), model.lm_head.to(device))
+
+
+def place_of(scenario: Scenario, number: int) -> tuple[str, torch.device]:
+    """Name and device of drafter `number`."""
+    devices = devices_of(scenario, "drafter")
+    return f"drafter-{number}", devices[number % len(devices)]
+
+
 def build_stream(
     settings: PipelineSettings,
     scenario: Scenario,
@@ -170,9 +183,8 @@ def build_drafter(
     ctx: Context,
 ) -> DrafterWorker:
     """Drafter `number`: all begin with the same weights, each draws anchors of its own."""
-    s, name = settings, f"drafter-{number}"
-    devices = devices_of(scenario, "drafter")
-    device = devices[number % len(devices)]
+    s = settings
+    name, device = place_of(scenario, number)
     graphed = scenario.cudagraphs == "manual"
     regions = Regions(ctx, name)
     compilation = _compilation(settings, scenario)

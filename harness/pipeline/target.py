@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,12 +94,16 @@ def random_qwen3(
     max_positions: int,
     seed: int,
     device: torch.device = CPU,
+    ends_only: bool = False,
 ) -> Qwen3ForCausalLM:
     """A Qwen3 model with random float32 weights, the same for the same arguments (and kind of device).
 
     Matrices are normal with standard deviation 1/√(input size), so signals keep their size whatever the
     width; the embedding's is 0.02 as in Qwen's models, and norms are ones. Untrained cross-entropy is about
     ln V + 1/2.
+
+    `ends_only`: without the layers, but with the same embedding and `lm_head`, and the whole model's `config`. The
+    layers' numbers are drawn all the same, a matrix at a time, since those of `lm_head` come after them.
     """
     config = Qwen3Config(
         vocab_size=vocab_size,
@@ -116,22 +121,35 @@ def random_qwen3(
     )
     # The constructor draws weights of its own from the global generator.
     made_on = device if device.type == "cuda" else CPU
-    with torch.random.fork_rng(devices=[] if made_on == CPU else [device]), made_on:
-        model = Qwen3ForCausalLM(config)
+    with torch.random.fork_rng(devices=[] if made_on == CPU else [device]):
+        with made_on:
+            model = Qwen3ForCausalLM(_without_layers(config) if ends_only else config)
+        with torch.device("meta"):
+            shapes = Qwen3ForCausalLM(config) if ends_only else model
+    kept = dict(model.named_parameters())
     generator = torch.Generator(made_on).manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, shape in shapes.named_parameters():
+            parameter = kept[name] if name in kept else torch.empty(shape.shape, device=made_on)
             if parameter.ndim == 1:
                 parameter.fill_(1.0)
             else:
                 std = 0.02 if "embed_tokens" in name else parameter.shape[1] ** -0.5
                 parameter.normal_(0.0, std, generator=generator)
+    if ends_only:
+        model.config = config
     return model.to(device)
 
 
-def load_qwen3(folder: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
+class _Ends(Qwen3ForCausalLM):  # type: ignore[misc]  # transformers is not checked
+    """A model of no layers, to which a folder's layers are nothing unexpected."""
+
+    _keys_to_ignore_on_load_unexpected = (r"model\.layers\.",)
+
+
+def load_qwen3(folder: str, dtype: torch.dtype, *, ends_only: bool = False) -> Qwen3ForCausalLM:
     """A Qwen3 model from a local folder, on the CPU: safetensors only, nothing downloaded, no code of the
-    folder run.
+    folder run. `ends_only`: without the layers, but with the whole model's `config`.
 
     Raises `UserError` when the folder is no such model, or its weights are pickled, incomplete or damaged.
     """
@@ -140,7 +158,9 @@ def load_qwen3(folder: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
     _check_weights(path)
     key = "dtype" if _version(transformers.__version__) >= (4, 56) else "torch_dtype"
     try:
-        model, info = Qwen3ForCausalLM.from_pretrained(
+        config = Qwen3Config.from_pretrained(str(path), local_files_only=True)
+        options = {"config": _without_layers(config)} if ends_only else {}
+        model, info = (_Ends if ends_only else Qwen3ForCausalLM).from_pretrained(
             str(path),
             local_files_only=True,
             use_safetensors=True,
@@ -148,6 +168,7 @@ def load_qwen3(folder: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
             attn_implementation="sdpa",
             output_loading_info=True,
             **{key: dtype},
+            **options,
         )
     except MemoryError:
         raise
@@ -156,7 +177,15 @@ def load_qwen3(folder: str, dtype: torch.dtype) -> Qwen3ForCausalLM:
     if missing := sorted(info["missing_keys"]):
         raise UserError(f"target_model: {path} lacks {len(missing)} weights, among them {missing[0]}")
     loaded: Qwen3ForCausalLM = model
+    if ends_only:
+        loaded.config = config
     return loaded
+
+
+def _without_layers(config: Qwen3Config) -> Qwen3Config:
+    shallow = copy.deepcopy(config)
+    shallow.num_hidden_layers, shallow.layer_types = 0, []
+    return shallow
 
 
 def _check_architecture(path: Path) -> None:

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
 import torch
 
 from harness.core.errors import UserError
-from harness.core.workload import Context, Scenario, Worker, parse_settings
+from harness.core.workload import Context, PipelineSettings, Scenario, Worker, parse_settings
 from harness.pipeline.assembly import (
     build_drafter,
     build_model,
     build_stream,
     build_targets,
     drafter_config,
+    ends_of,
+    place_of,
     read_initial_weights,
     share_frozen,
 )
+from harness.pipeline.config import DFlashConfig
 from harness.pipeline.data import load_documents
 from harness.pipeline.drafter_worker import DrafterWorker
 from harness.pipeline.queues import OrderedQueue
 from harness.pipeline.replicas import GradientAverager, mean_gradients
 from harness.pipeline.support import devices_of, unsupported
+from harness.pipeline.target import Target
 from harness.pipeline.target_worker import Batches, ItemQueue, OpenTargets, TargetWorker
 from harness.pipeline.tokenizer import load_tokenizer
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What a run has before it has drafters."""
+
+    settings: PipelineSettings
+    config: DFlashConfig
+    targets: Mapping[torch.device, Target]
+    producers: Callable[[], Sequence[str]]
+    averager: GradientAverager | None
 
 
 class Pipeline:
@@ -37,13 +55,39 @@ class Pipeline:
 
     def setup(self, scenario: Scenario, ctx: Context) -> None:
         """Build everything; nothing is compiled. Raises `UserError` for what cannot run here, or nowhere."""
+        built = self._build(scenario, ctx)
+        drafter_devices = devices_of(scenario, "drafter")
+        frozen = share_frozen(dict(built.targets), drafter_devices[: scenario.drafters])
+        weights = read_initial_weights(built.settings)
+        self._drafters.extend(
+            build_drafter(
+                built.settings,
+                scenario,
+                built.config,
+                frozen,
+                weights,
+                number=i,
+                queue=self._queues[i],
+                producers=built.producers,
+                averager=built.averager,
+                ctx=ctx,
+            )
+            for i in range(scenario.drafters)
+        )
+
+    def setup_targets(self, scenario: Scenario, ctx: Context) -> None:
+        """Build all but the drafters, which run elsewhere (`lone_drafter`) on what comes out of `queues`."""
+        self._build(scenario, ctx)
+
+    def _build(self, scenario: Scenario, ctx: Context) -> _Built:
         if reason := unsupported(scenario):
             raise UserError(reason)
         settings = parse_settings(dict(ctx.settings), "settings")
         skip_errors = scenario.on_error == "skip"
-        target_devices, drafter_devices = devices_of(scenario, "target"), devices_of(scenario, "drafter")
+        target_devices = devices_of(scenario, "target")
         self._ctx = ctx
         self._skip_errors = skip_errors
+        self._drafters: list[DrafterWorker] = []
 
         tokenizer = load_tokenizer(settings.tokenizer, settings.target_model)
         documents = load_documents(settings.data, tokenizer)
@@ -78,33 +122,22 @@ class Pipeline:
             )
             for i in range(scenario.targets)
         ]
-        frozen = share_frozen(targets, drafter_devices[: scenario.drafters])
-        weights = read_initial_weights(settings)
-        self._drafters = [
-            build_drafter(
-                settings,
-                scenario,
-                config,
-                frozen,
-                weights,
-                number=i,
-                queue=self._queues[i],
-                producers=lambda: open_targets.names,
-                averager=self._averager,
-                ctx=ctx,
-            )
-            for i in numbers
-        ]
-        for drafter, stream in zip(self._drafters, self._streams, strict=True):
+        for number, stream in enumerate(self._streams):
             # Longer documents are split, which is no error, but whoever reads the losses should know.
             longer = sum(len(document) > stream.budget for document in documents)
             facts = {"documents": len(documents), "longer_than_budget": longer, "budget": stream.budget}
-            ctx.fact(drafter.name, "data", facts)
+            ctx.fact(place_of(scenario, number)[0], "data", facts)
+        return _Built(settings, config, targets, lambda: open_targets.names, self._averager)
 
     @property
     def drafters(self) -> list[DrafterWorker]:
-        """The drafters, by number; for whoever runs them elsewhere than on a thread of this process."""
+        """The drafters, by number; none after `setup_targets`."""
         return self._drafters
+
+    @property
+    def queues(self) -> Sequence[ItemQueue]:
+        """Of each drafter, by number: for whoever runs them elsewhere than on a thread of this process."""
+        return self._queues
 
     def workers(self) -> list[Worker]:
         """Targets, then drafters; each is to be run on a thread of its own."""
@@ -173,3 +206,29 @@ class Pipeline:
                     f"{drafter.name}: took {counts.taken} items, but accounts for {outcomes.total()}: {dict(outcomes)}"
                 )
         return problems
+
+
+def lone_drafter(scenario: Scenario, ctx: Context, number: int, queue: ItemQueue) -> DrafterWorker:
+    """Drafter `number` as `Pipeline` builds it, without the others and without a target: `queue` gives it its items.
+
+    Raises `UserError` as `Pipeline.setup`; data are not read.
+    """
+    if reason := unsupported(scenario):
+        raise UserError(reason)
+    settings = parse_settings(dict(ctx.settings), "settings")
+    tokenizer = load_tokenizer(settings.tokenizer, settings.target_model)
+    device = place_of(scenario, number)[1]
+    drawn_on = devices_of(scenario, "target")[0]  # where the targets' process draws the same numbers
+    model = build_model(settings, tokenizer, scenario.seed, drawn_on, ends_only=True)
+    return build_drafter(
+        settings,
+        scenario,
+        drafter_config(settings, model),
+        {device: ends_of(model, device)},
+        read_initial_weights(settings),
+        number=number,
+        queue=queue,
+        producers=tuple,  # they are in another process
+        averager=None,
+        ctx=ctx,
+    )

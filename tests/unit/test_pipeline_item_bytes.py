@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.pipeline.items import TENSORS, Item, LostItem
-from harness.subject.split import frame, unframe
+from harness.subject.socket_queue import frame, unframe
 
 
 def test_every_tensor_and_number_arrives() -> None:
@@ -20,7 +20,7 @@ def test_every_tensor_and_number_arrives() -> None:
         lengths=((3, 2), (5,)),
         tokens=10,
     )
-    found = unframe(frame(item))
+    found = unframe(bytearray(frame(item)))
     assert isinstance(found, Item)
     assert (found.index, found.lengths, found.tokens) == (7, ((3, 2), (5,)), 10)
     for name in TENSORS:
@@ -29,4 +29,4 @@ def test_every_tensor_and_number_arrives() -> None:
 
 
 def test_a_lost_item_is_its_index() -> None:
-    assert unframe(frame(LostItem(12))) == LostItem(12)
+    assert unframe(bytearray(frame(LostItem(12)))) == LostItem(12)
