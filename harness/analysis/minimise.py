@@ -5,6 +5,9 @@ order that passes and one that fails there are two neighbours of which one passe
 two binary searches over spliced orders, not over switch positions. First: how much of the failing order is needed before
 the passing one may take over; its last event is the one that comes too early. Then: before which other event it must come.
 
+Both ends of either search are run as well, and not taken from the orders that were recorded: a thread can take another way
+after a change (one that failed stops at its exception), and then a spliced order comes to what neither recording tells.
+
 Pure: what an order comes to is asked of `fails`, which runs it.
 """
 
@@ -23,12 +26,12 @@ Fails = Callable[[Order], bool]
 
 
 class NothingToMinimise(UserError):
-    """The two recordings do not differ in what they come to, when they are run again."""
+    """The two recordings do not differ in what they come to, when they are run again, or not by the order of two events."""
 
 
 @dataclass(frozen=True)
 class CriticalPair:
-    """`first` before `second` fails, the other way round passes. Both are indices into `order`, which fails."""
+    """`first` before `second` fails, the other way round passes; both were run. Indices into `order`, which fails."""
 
     order: tuple[Passed, ...]
     first: int
@@ -46,7 +49,8 @@ class CriticalPair:
 
 
 def critical_pair(failing: Order, passing: Order, fails: Fails) -> CriticalPair:
-    """The pair. Raises NothingToMinimise when the failing order does not fail again, or the passing one does."""
+    """The pair. Raises NothingToMinimise: the failing order does not fail again, or the passing one does; or what differs is
+    which way a thread takes, and not only the order of two threads' events."""
     asked = _Asked(fails)
     if not asked(failing):
         raise NothingToMinimise(
@@ -67,11 +71,21 @@ def critical_pair(failing: Order, passing: Order, fails: Fails) -> CriticalPair:
     def moved(position: int) -> list[Passed]:
         return [*prefix, *without[:position], early, *without[position:]]
 
-    # It fails at position 0 and passes where it was. The last position at which it fails is before the other event.
+    if not asked(moved(0)):
+        raise NothingToMinimise(f"{early}, moved before what follows it in the passing trial, does not fail: {_ANOTHER_WAY}")
+    if asked(moved(at)):
+        raise NothingToMinimise(f"{early}, moved to where the passing trial has it, fails all the same: {_ANOTHER_WAY}")
+    # It fails at position 0 and passes at the other end. The last position at which it fails is before the other event; the
+    # next one is the same order with the two exchanged.
     too_late = _first_true(lambda position: not asked(moved(position)), 0, at)
-    order = moved(too_late - 1)
+    second = without[too_late - 1]
+    if second.seat == early.seat:
+        raise NothingToMinimise(f"{early} and {second} are of one thread, so no order decides: {_ANOTHER_WAY}")
     first = len(prefix) + too_late - 1
-    return CriticalPair(tuple(order), first, first + 1, asked.count)
+    return CriticalPair(tuple(moved(too_late - 1)), first, first + 1, asked.count)
+
+
+_ANOTHER_WAY = "a thread takes another way than in the passing trial, and more decides than the order of two events"
 
 
 def splice(failing: Order, passing: Order, length: int) -> list[Passed]:

@@ -30,7 +30,8 @@ def minimise(
 ) -> None:
     """Bisect a failing and a passing schedule to the critical pair of events, and print it as a directed plan.
 
-    Exit codes: 0 the plan reproduced the failure each time, 1 no plan did, 2 bad input.
+    Exit codes: 0 the plan reproduced the failure each time and never the other way round, 1 no plan did, 2 bad input, or a
+    trial that says nothing.
     """
     from harness.analysis.minimise import NothingToMinimise
     from harness.commands.output import emit
@@ -72,9 +73,11 @@ def minimise(
     else:
         emit(f"fails: {found.pair}\n")
         if found.case is None:
-            emit("no plan of it reproduces the failure: more decides than the order of these points\n")
+            emit(f"{found.reason}\n")
             emit(next_lines(failing.folder))
         else:
             emit(f"{found.case.plan.source()}\n")
-            emit(f"reproduced {times}/{times}; again with: harness reproduce {file}\n")
+            other = found.confirmed.counterfactual_times if found.confirmed is not None else 0
+            round_ = f", the other way round 0/{other}" if other else f" ({found.reason})"
+            emit(f"reproduced {times}/{times}{round_}; again with: harness reproduce {file}\n")
     raise typer.Exit(0 if found.case is not None else 1)

@@ -58,7 +58,8 @@ def reproduce(
 ) -> None:
     """Run a hazard's plan, each time in a fresh process, and print the witness: who was where.
 
-    Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here.
+    Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here, or no trial
+    of it, or of its counterfactual, said anything.
     """
     from harness.commands.output import emit, emit_report
     from harness.control.caches import PrimedExecutor

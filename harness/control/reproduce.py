@@ -2,7 +2,9 @@
 
 The first time looks everywhere before it says that a plan is infeasible: every way to bind the roles to workers, and in
 each trial the first K occurrences (the schedule sees to those). Later times run the binding that gave the first time's
-ending. The counterfactual runs as often, once the plan was reproduced. What does not wait for another's ending goes to the
+ending, and each of them ends as its one trial does. One that ends otherwise than those before is looked at once more,
+everywhere: that may show that the plan can be carried out after all, and is told apart, but makes no time of one that was
+not. The counterfactual runs as often, once the plan was reproduced. What does not wait for another's ending goes to the
 executor in one batch; of that, what is no longer needed does not start.
 """
 
@@ -10,17 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.control.batches import Batch, Work, alone
 from harness.control.bindings import Ways
-from harness.control.repeats import Note, One, Times
+from harness.control.repeats import Note, One, Times, tells, why_silent
 from harness.control.request import Executor, Row, TrialRequest
 from harness.core.case import Case
 from harness.core.endings import Ending, combine, judge
-from harness.core.outcome import INCOMPLETE, SKIPPED
+from harness.core.outcome import SKIPPED
 from harness.core.plan import (
     ENDINGS,
     EXCLUDED,
@@ -57,7 +59,12 @@ is no chance meeting of waits that will resolve itself."""
 class Reproduction:
     """What came of all times. `trial`: the folder of the trial that `ending` is about.
 
+    `endings`: of the times, each by its own trial (the first by its decisive one). `second_look`: how many of those that did
+    not reproduce it did when they were looked at once more. `told`: whether any of all these trials said anything.
     `tried`: how many bindings; `merged`: how many more were not, as they differ from one of these in nothing.
+
+    Counterfactual: `times` and what is of them are of trials that said something; `silent` did not, the first of them for
+    `reason`.
     """
 
     case: Case
@@ -71,7 +78,11 @@ class Reproduction:
     counterfactual_times: int = 0
     counterfactual_reproduced: int = 0
     counterfactual_ordered: int = 0  # of which the harmless order did come about
-    seconds: list[float] = field(default_factory=list)  # wall time of each time's decisive trial
+    seconds: list[float] = field(default_factory=list)  # wall time of each time's trial
+    second_look: int = 0
+    told: bool = True
+    counterfactual_silent: int = 0
+    counterfactual_reason: str = ""
 
     @property
     def reproduced(self) -> int:
@@ -80,20 +91,29 @@ class Reproduction:
 
     @property
     def exit_code(self) -> int:
-        """0: every time, and never in the counterfactual; 3: no trial said anything; else 1."""
-        if self.row.get("outcome") in (*INCOMPLETE, SKIPPED):
+        """0: every time, and never in the counterfactual; 3: no trial, or none of the counterfactual, said anything; else 1."""
+        if not self.told:
             return 3
-        return 0 if self.reproduced == self.times and not self.counterfactual_reproduced else 1
+        if self.reproduced < self.times or self.counterfactual_reproduced:
+            return 1
+        return 3 if self.counterfactual_untried else 0
+
+    @property
+    def counterfactual_untried(self) -> bool:
+        """It was run, and none of its trials said anything."""
+        return bool(self.counterfactual_silent) and not self.counterfactual_times
 
     def to_json(self) -> dict[str, Any]:
         """The document of `reproduce --json`."""
         told = self.ending.schedule
+        silent = {"silent": self.counterfactual_silent, "reason": self.counterfactual_reason}
         keys = ("lock", "waiter", "holder", "holds", "bindings", "attempts")
         return {
             "hazard": self.case.name,
             "scenario": self.case.scenario.to_dict(),
             "torch": self.row.get("torch", ""),
             "times": self.times,
+            "second_look": self.second_look,
             **{name: self.endings[name] for name in ENDINGS},
             "infeasible": self.endings[EXCLUDED] + self.endings[UNREACHABLE],
             "ending": self.ending.name,
@@ -105,6 +125,7 @@ class Reproduction:
                 "times": self.counterfactual_times,
                 "reproduced": self.counterfactual_reproduced,
                 "ordered": self.counterfactual_ordered,
+                **(silent if self.counterfactual_silent else {}),
             },
             **{key: told[key] for key in keys if key in told},
             "witness": list(told.get("witness", ())),
@@ -144,7 +165,7 @@ def reproducing(
 def not_run(case: Case, reason: str, torch: str) -> Reproduction:
     """Of a case that cannot run here: no times, no ending, exit code 3."""
     row = {"outcome": SKIPPED, "outcomes": [SKIPPED], "torch": torch}
-    return Reproduction(case, 0, Counter(), Ending("", reason), "", 0, row)
+    return Reproduction(case, 0, Counter(), Ending("", reason), "", 0, row, told=False)
 
 
 class _Reproducer:
@@ -155,6 +176,7 @@ class _Reproducer:
         self._note = note
         self._timeout_s = timeout_s
         self._count = 0  # of trials that were started
+        self._told = False  # whether any of the plan's said anything
 
     @property
     def _enough(self) -> bool:
@@ -173,8 +195,9 @@ class _Reproducer:
             yield from self._trials([chosen] * told.left, ended, lambda _: not told.enough)
             while told.strange:
                 again = yield from self._look_everywhere()
-                chosen = again.plan
-                told.settle(again.one)
+                if told.best.ending.name != REPRODUCED and again.one.ending.name == REPRODUCED:
+                    chosen = again.plan  # none of the times could have; the later ones may
+                told.looked_again(again.one)
         found = Reproduction(
             self._case,
             times,
@@ -185,8 +208,10 @@ class _Reproducer:
             told.best.row,
             merged=first.merged,
             seconds=[one.row["wall_s"] for one in told.done],
+            second_look=told.second_look,
+            told=self._told,
         )
-        if not (counterfactual and found.reproduced) or self._case.plan.counterfactual is None:
+        if not (counterfactual and found.ending.name == REPRODUCED) or self._case.plan.counterfactual is None:
             return found
         return (yield from self._with_counterfactual(found, times))
 
@@ -218,11 +243,20 @@ class _Reproducer:
         rows: list[Row] = []
         yield Batch(requests, lambda _, row: rows.append(row))
         self._count += times
-        shown = sum(self._case.effect.seen(row) for row in rows)
-        ordered = sum(not other.steps or (row.get("schedule") or {}).get("order") == ORDER_DONE for row in rows)
-        self._note(f"counterfactual: {shown}/{times}")
-        values = {**vars(found), "counterfactual_times": times, "counterfactual_reproduced": shown}
-        return Reproduction(**{**values, "counterfactual_ordered": ordered})
+        effect = self._case.effect
+        said = [row for row in rows if tells(effect, row)]
+        silent = [row for row in rows if not tells(effect, row)]
+        done = replace(
+            found,
+            counterfactual_times=len(said),
+            counterfactual_reproduced=sum(effect.seen(row) for row in said),
+            counterfactual_ordered=sum(not other.steps or _order(row) == ORDER_DONE for row in said),
+            counterfactual_silent=len(silent),
+            counterfactual_reason=why_silent(silent[0]) if silent else "",
+        )
+        count = f"{done.counterfactual_reproduced}/{len(said)}"
+        self._note(f"counterfactual: {f'could not be tried ({done.counterfactual_reason})' if not said else count}")
+        return done
 
     def _trials(
         self,
@@ -238,7 +272,9 @@ class _Reproducer:
 
         def on_end(request: TrialRequest, row: Row) -> None:
             n = number[request.trial_id]
-            done[n] = One(judge(plans[n], self._case.effect, row), row, str(request.folder))
+            told = tells(self._case.effect, row)
+            done[n] = One(judge(plans[n], self._case.effect, row), row, str(request.folder), told)
+            self._told = self._told or told
             if self._watcher is not None:
                 self._watcher.tell(row, request.folder)
             if row["outcome"] == "interrupted":  # if by Ctrl-C, then nothing of it is told
@@ -290,6 +326,10 @@ class _Look:
     plan: Plan
     tried: int
     merged: int
+
+
+def _order(row: Row) -> str:
+    return str((row.get("schedule") or {}).get("order", ""))
 
 
 def _workers(row: Row) -> dict[str, str]:

@@ -27,12 +27,16 @@ LONGEST_FACTS = 400
 
 def print_reproduction(console: Console, found: Reproduction) -> None:
     """The counts, the witness or the reason, and where the trial is."""
-    counted = ", ".join(f"{name} {found.endings[name]}/{found.times}" for name in ENDINGS if found.endings[name])
-    line = f"{found.case.name}: {counted}"
-    if found.counterfactual_times:
+    line = f"{found.case.name}: {_counts(found)}"
+    if found.counterfactual_untried:
+        trials = "trial" if found.counterfactual_silent == 1 else "trials"
+        line += f", counterfactual could not be tried: {found.counterfactual_silent} {trials} said nothing ({_reason(found)})"
+    elif found.counterfactual_times:
         line += f", counterfactual {found.counterfactual_reproduced}/{found.counterfactual_times}"
         if found.counterfactual_ordered < found.counterfactual_times:
             line += f" (its order came about {found.counterfactual_ordered} times)"
+        if found.counterfactual_silent:
+            line += f" ({found.counterfactual_silent} more said nothing: {_reason(found)})"
     console.print(Text(line, style="bold"), soft_wrap=True)
     console.print(Text(f"torch {found.row.get('torch') or '?'}, {_lock(found.case.scenario)}"), soft_wrap=True)
     told = found.ending.schedule
@@ -62,6 +66,20 @@ def print_reproduction(console: Console, found: Reproduction) -> None:
         if found.merged:
             console.print(Text(f"not tried: {found.merged} that only exchange workers which nothing tells apart"))
     console.print(Text(f"trial: {found.trial}"), soft_wrap=True)
+
+
+def _counts(found: Reproduction) -> str:
+    """The endings over the times; what only a second look reproduced stands apart."""
+    counted = [f"{name} {found.endings[name]}/{found.times}" for name in ENDINGS if found.endings[name]]
+    if found.second_look:
+        reproduced = [] if found.reproduced else [f"{REPRODUCED} 0/{found.times}"]
+        counted = [*reproduced, *counted]
+        counted.insert(1, f"{found.second_look} more at a second look")
+    return ", ".join(counted)
+
+
+def _reason(found: Reproduction) -> str:
+    return visible(one_line(found.counterfactual_reason, LONGEST_FACTS))
 
 
 def cannot_happen(case: Case, torch: str, cuda: int) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from collections.abc import Sequence
 from typing import Literal
 
 import pytest
 from fake_runs import row
 from scipy.stats import fisher_exact as scipy_fisher
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, rankdata
 
+from harness.analysis import compare
 from harness.analysis.compare import CANNOT_TELL, Counts, compare_rates, compare_values, fisher_exact, pool
+from harness.analysis.holm import least_p_of_values
 from harness.core.scenario import Scenario
 
 
@@ -57,10 +61,8 @@ def test_equal_rates_are_told_apart_seldom(rate: float) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(5, 5), (8, 12)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_equal_measurements_are_told_apart_seldom(before: int, after: int, ties: bool, monkeypatch: object) -> None:
+def test_equal_measurements_are_told_apart_seldom(before: int, after: int, ties: bool) -> None:
     """800 runs, seed fixed; 5 % stated, 7.4 % would come up in 1 of 1,000. Rounded values bring ties."""
-    from harness.analysis import compare
-
     dice = random.Random(before)
 
     def draw() -> float:
@@ -111,6 +113,33 @@ def test_a_direction_that_is_told_is_that_of_the_ranks() -> None:
             assert found.ratio is not None
             assert (found.ratio.value > 1) == (found.word == "faster")
     assert told > 20
+
+
+def test_with_ties_p_is_that_of_all_ways_to_call_the_values() -> None:
+    """Against the count over every one of them; and where they are too many for that, never below what they could show."""
+    found = compare_values([1.0] * 3, [2.0] * 3, better="higher")
+    assert found.p == pytest.approx(0.1)
+    assert not found.told
+    dice = random.Random(0)
+    for _ in range(300):
+        most = dice.randint(1, 4)
+        one, other = ([float(dice.randint(0, most)) for _ in range(dice.randint(1, 5))] for _ in "ab")
+        ranks = [2 * float(rank) for rank in rankdata([*one, *other])]
+        sums = [sum(ways) for ways in itertools.combinations(ranks, len(one))]
+
+        def p(seen: float, sums: Sequence[float] = sums) -> float:
+            return min(1.0, 2 * min(sum(s <= seen for s in sums), sum(s >= seen for s in sums)) / len(sums))
+
+        if len(set(ranks)) < len(ranks):
+            assert compare._rank_test(one, other)[0] == pytest.approx(p(sum(ranks[: len(one)]))), (one, other)
+        assert compare._least_p(one, other) == pytest.approx(min(map(p, sums))), (one, other)
+        assert compare._rank_test(one, other)[0] >= least_p_of_values(len(one), len(other)) - 1e-12
+
+
+def test_of_many_values_with_ties_p_is_never_below_the_least() -> None:
+    one, other = [1.0, 1.0], [2.0] * 1500
+    assert mannwhitneyu(one, other, method="asymptotic").pvalue < 1e-6
+    assert compare._rank_test(one, other)[0] == pytest.approx(2 / math.comb(1502, 2))
 
 
 def test_too_little_tells_nothing() -> None:

@@ -81,6 +81,60 @@ def test_two_orders_that_come_to_the_same_have_no_pair() -> None:
         critical_pair(one, order("b1 a1"), lambda events: True)
 
 
+@pytest.mark.parametrize(
+    ("failing", "passing", "failed", "said"),
+    [
+        # The failing trial ends before c comes to anything; where c does, even last, it does not fail.
+        ("b1 a1", "c1 a1 b1", ["b1 a1"], "does not fail"),
+        # The passing trial has no b2: put last, it fails as well.
+        ("b1 b2 a1", "b1 a1", ["b1 b2 a1", "b1 a1 b2"], "fails all the same"),
+        # One thread that goes another way: its own order is no order of two threads.
+        ("a1 a2 b1", "a1 ax a2 b1", ["a1 a2 b1", "a1 a2 ax b1"], "are of one thread"),
+    ],
+)
+def test_what_hangs_on_another_way_is_no_pair(failing: str, passing: str, failed: list[str], said: str) -> None:
+    with pytest.raises(NothingToMinimise, match=said):
+        critical_pair(order(failing), order(passing), lambda events: text(events) in failed)
+
+
+def test_what_is_said_of_a_pair_was_seen() -> None:
+    """Threads that end early or go another way: of each pair that is found, both ways round were run, and differ."""
+    found = refused = 0
+    for seed in range(3000):
+        draw = random.Random(seed)
+        ways = {seat: [f"{seat}{draw.choice('123')}" for _ in range(draw.randrange(1, 4))] for seat in "abc"}
+        failing = _any_order(draw, ways)
+        seat = draw.choice("abc")
+        cut = ways[seat][: draw.randrange(len(ways[seat]) + 1)]
+        passing = _any_order(draw, {**ways, seat: cut + [f"{seat}9"] * draw.choice([0, 1])})
+        first, second = draw.choice(failing), draw.choice(failing)
+        ran: dict[tuple[Passed, ...], bool] = {}
+
+        def fails(events: Sequence[Passed], first: Passed = first, second: Passed = second, ran: Any = ran) -> bool:
+            there = first in events and (second not in events or events.index(first) < events.index(second))
+            return bool(ran.setdefault(tuple(events), there))
+
+        try:
+            pair = critical_pair(failing, passing, fails)
+        except NothingToMinimise as reason:
+            refused += "another way" in str(reason)
+            continue
+        found += 1
+        at = pair.first
+        swapped = (*pair.order[:at], pair.order[at + 1], pair.order[at], *pair.order[at + 2 :])
+        assert (ran[pair.order], ran[swapped]) == (True, False), (seed, str(pair))
+    assert found > 200
+    assert refused > 10
+
+
+def _any_order(draw: random.Random, ways: dict[str, list[str]]) -> list[Passed]:
+    left = {seat: list(words) for seat, words in ways.items()}
+    words = []
+    while any(left.values()):
+        words.append(left[draw.choice([seat for seat, own in left.items() if own])].pop(0))
+    return order(" ".join(words))
+
+
 def test_plans_begin_with_what_opens_the_window_and_grow() -> None:
     pair = CriticalPair(tuple(order("c1 a1 a2 b1 b2 a3")), 4, 5, 0)
     made = list(plans(pair, WORKERS))
