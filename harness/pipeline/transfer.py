@@ -73,9 +73,10 @@ class Transfer:
 
     def _copied(self, item: Item, anchors: Tensor, keep: Tensor) -> Arriving:
         on_device = item.to(self._device)
+        finite = torch.isfinite(on_device.features).all()
         return Arriving(
             on_device,
             anchors.to(self._device, non_blocking=True),
             keep.to(self._device, non_blocking=True),
-            torch.isfinite(on_device.features).all().to("cpu", non_blocking=True),
+            finite.to("cpu", non_blocking=self.ahead),  # into pinned memory, which only CUDA's tensors can be copied to here
         )
