@@ -9,14 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.core.causes import labels_by_time, mark_consequences
+from harness.core.causes import MOST_ERRORS, labels_by_time, mark_consequences
 from harness.core.errorfile import CLOCK, TORCH, read_errors
 from harness.core.events import Event
 from harness.core.outcome import LABELS
 
 from .request import Row, TrialRequest
-
-MOST_ERRORS = 200  # in a row, as in a result; more are counted
 
 
 @dataclass

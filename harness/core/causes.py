@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+MOST_ERRORS = 200
+"""Kept of a process, with full tracebacks; more are counted. In `errors.jsonl`, in `result.json` and in a row alike."""
+
 HOOKS_ASTRAY = ("SavedTensorHooks.cpp", "torch.utils.checkpoint:")
 """What the errors of the hazard `checkpoint-hooks-astray` say."""
 

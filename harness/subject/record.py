@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.core.causes import MOST_ERRORS
+
 from .classify import Fault, classify
 from .identity import Thread
 from .warm_time import WarmTime
 
-MAX_ERRORS = 200  # full tracebacks kept in a trial; more are counted
 MAX_LOSSES = 20_000  # a worker
 
 
@@ -149,7 +150,7 @@ class Trial:
 
     def keep(self, record: ErrorRecord) -> None:
         """One more error, if there is room."""
-        if len(self.errors) >= MAX_ERRORS:
+        if len(self.errors) >= MOST_ERRORS:
             self.errors_dropped += 1
             return
         self.errors.append(record)

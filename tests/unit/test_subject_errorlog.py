@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness.core.causes import MOST_ERRORS
 from harness.core.errorfile import NAME, read_errors
 from harness.subject.errorlog import ErrorLog
 from harness.subject.identity import Threads
-from harness.subject.record import MAX_ERRORS, Trial
+from harness.subject.record import Trial
 
 
 def trial_in(folder: Path) -> Trial:
@@ -44,9 +45,9 @@ def test_an_error_is_there_whole_as_soon_as_it_is_recorded(tmp_path: Path) -> No
 
 def test_they_are_bounded_as_the_account_is(tmp_path: Path) -> None:
     trial = trial_in(tmp_path)
-    for _ in range(MAX_ERRORS + 3):
+    for _ in range(MOST_ERRORS + 3):
         fail(trial, "planted")
-    assert (len(read_errors(tmp_path)), trial.errors_dropped) == (MAX_ERRORS, 3)
+    assert (len(read_errors(tmp_path)), trial.errors_dropped) == (MOST_ERRORS, 3)
 
 
 def test_many_threads_write_whole_lines(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.causes import mark_consequences
+from harness.core.causes import MOST_ERRORS, mark_consequences
 from harness.core.interpreter_words import program_name
 from harness.core.outcome import is_failure, primary
 
 from ..classify import FX_ERROR, classify, torch_frame
 from ..identity import Thread
-from ..record import MAX_ERRORS, ErrorRecord, Trial
+from ..record import ErrorRecord, Trial
 from .log import WatchLog
 from .settings import Settings
 from .threads import WatchedThreads, fit
@@ -121,7 +121,7 @@ class Watched:
         """A compiled call of `thread` was refused since `tracers` were inside a trace."""
         self._collisions += 1
         self.changed = True
-        if self._collisions > MOST_COLLISIONS or len(self.trial.errors) >= MAX_ERRORS:
+        if self._collisions > MOST_COLLISIONS or len(self.trial.errors) >= MOST_ERRORS:
             return
         self.trial.errors.append(
             ErrorRecord(

@@ -29,8 +29,8 @@ _ONE_COMPILER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 to start that pool takes longer than they do. Not at real size: with one compiler those of the mask alone took a minute."""
 
 LOCKS = ",".join(name for name in lockspec.NAMES if name != "process")
-"""All but `process`, which is no lock: on one H200 it was the answer, with 14 trials side by side, for its threads share no
-interpreter lock; what a loop can hold instead was left open."""
+"""All but `process`, which is no lock: on one H200 it was the answer, with 14 trials side by side, being faster once
+warm; what a loop can hold instead was left open."""
 
 
 def _python(*words: str) -> list[str]:
