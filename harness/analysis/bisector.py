@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.analysis.belief import Belief, Opinion
 from harness.analysis.intervals import P_MIN, trials_for_safe
-from harness.analysis.ladder import PRICED, TRIES, Ladder, PlanResult, Purpose, Result, Run
+from harness.analysis.ladder import MEASURING, TRIES, Ladder, PlanResult, Purpose, Result, Run
 from harness.analysis.order import Order
 from harness.analysis.plan_questions import Ask, PlanQuestions
 from harness.analysis.verdicts import Answer, answer_of
@@ -100,7 +100,6 @@ class Bisector:
         self.ladder = Ladder(order, contexts)
         self.certifying = ""
         self.certified: list[str] = []
-        self._in_turn: list[str] = []
         self._questions = PlanQuestions(self.ladder, hazards, by_locks)
         self._arms = [(context, schedule) for schedule in ("", *portfolio) for context in range(contexts)]
         self._belief = belief or Belief(order, p_min=settings.p_min, arms=len(self._arms), prior=prior)
@@ -148,13 +147,13 @@ class Bisector:
         return self._beside(first, size)[:size]
 
     def _beside(self, first: Run, size: int) -> list[Run]:
-        """`first` and what is to be run beside it: of each purpose, no more than is wanted."""
+        """`first` and what is to be run beside it: of each purpose no more than is wanted, and nothing beside what measures."""
         if first.purpose == "portfolio":
             return self._first_looks()
         if first.purpose == "explore":
             return self._spread(size)
-        if first.purpose in ("price", "compare"):
-            return [replace(first, strategy=name) for name in self._in_turn]
+        if first.purpose in MEASURING:
+            return [first]
         if first.purpose == "certify":
             return self._certifications(first.strategy)
         if first.purpose == "provoke":
@@ -247,7 +246,7 @@ class Bisector:
 
     def _after_certification(self, best: str) -> Run | Answer:
         """What does it cost when nothing provokes it? Does it stand every schedule? Is anything cheaper safe, too?"""
-        price = self._measured("price", {best: PRICED - self.ladder.tried(0, "", [best])[1]})
+        price = self._measured("price", {best: self.ladder.unpriced(best)})
         if price and not self.ladder.cannot_run(best):  # else its trials have begun to say nothing
             return price
         provocations = self._provocations(best)
@@ -280,13 +279,11 @@ class Bisector:
     # choices
 
     def _measured(self, purpose: Purpose, left: Mapping[str, int]) -> Run | None:
-        """The next trial for the cost of these, `left` of each: in turn, because the load of a machine changes.
-
-        The one that lacks most is first.
+        """The next trial for the cost of these, `left` of each: of the one that lacks most, so that they take turns, because
+        the load of a machine changes.
         """
-        most = max(left.values())
-        self._in_turn = [name for missing in range(most, 0, -1) for name, count in left.items() if count >= missing]
-        return Run(self._in_turn[0], 0, "", purpose) if self._in_turn else None
+        name = max(left, key=lambda one: left[one])  # of equals the first
+        return Run(name, 0, "", purpose) if left[name] else None
 
     def _cheaper_rival(self, best: str) -> str | None:
         """A strategy that may be safe and is measurably cheaper than the answer; than nothing to fix none is."""
@@ -388,9 +385,7 @@ class Bisector:
         rivals = [name for name in self._candidates() if name not in related and opinion.unsafe[name] <= RIVAL]
         if not rivals:
             return None
-        return self._measured(
-            "price", {name: PRICED - self.ladder.tried(0, "", [name])[1] for name in [*rivals, candidate]}
-        )
+        return self._measured("price", {name: self.ladder.unpriced(name) for name in [*rivals, candidate]})
 
     def _own_witness(self) -> Run | None:
         for name, source in self.ladder.unsafe().items():

@@ -15,6 +15,9 @@ from harness.core.plan import REPRODUCED
 Purpose = Literal["portfolio", "explore", "price", "certify", "provoke", "compare", "refute", "witness"]
 Kind = Literal["ok", "failed", "incomplete", "skipped"]
 
+MEASURING = ("price", "compare")
+"""Purposes of trials that tell what a strategy costs: nothing may run beside them."""
+
 TRIES = 3
 """Trials that say nothing after which a strategy, a schedule or a scenario is given up as one that cannot run."""
 
@@ -40,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run.
+    """What came of a run. `alone`: no other trial ran meanwhile, so what it cost can be compared.
 
     `by_lock`: it failed in a way that a lock itself can bring about (deadlock, hang), so nothing follows for strategies
     that hold less. `witness`: what to show of a failure. Times are seconds.
@@ -54,6 +57,7 @@ class Result:
     startup_s: float | None = None
     tokens_per_s: float | None = None
     wait_s: float | None = None
+    alone: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,12 @@ class PlanResult:
 
 @dataclass
 class Standing:
-    """One strategy's account. Trials are counted by (context, schedule), and never added up across schedules."""
+    """One strategy's account. Trials are counted by (context, schedule), and never added up across schedules.
+
+    `startup_s`, `tokens_per_s`, `wait_s`: of the `measured` trials, good ones of the first scenario's own schedule that ran
+    alone. Beside others a trial's threads share cores and devices with those of other processes, and a strategy that keeps
+    its threads from getting in each other's way then seems the faster one.
+    """
 
     failures: dict[tuple[int, str], int] = field(default_factory=dict)
     quiet: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -100,6 +109,8 @@ class Standing:
     takes_schedules: bool = True
     witness_trials: int = 0
     refute_trials: int = 0
+    measured: int = 0
+    unmeasured: int = 0  # trials that were to tell the cost, and said nothing
     startup_s: list[float] = field(default_factory=list)
     tokens_per_s: list[float] = field(default_factory=list)
     wait_s: list[float] = field(default_factory=list)
@@ -136,12 +147,14 @@ class Ladder:
     def add(self, result: Result) -> None:
         """Count a trial."""
         self._cheaper.clear()
-        if result.run.purpose == "compare":
+        if result.run.purpose == "compare" and result.alone:
             self._in_turn.append(result)
         standing = self.standings[result.run.strategy]
         key = (result.run.context, result.run.schedule)
-        if result.kind in ("skipped", "incomplete") and result.run.purpose == "certify":
-            standing.mute[key] = standing.mute.get(key, 0) + 1
+        if result.kind in ("skipped", "incomplete"):
+            standing.unmeasured += result.run.purpose == "price"
+            if result.run.purpose == "certify":
+                standing.mute[key] = standing.mute.get(key, 0) + 1
         if result.kind == "skipped":
             # Under another schedule only schedules are ruled out for it: there are none for several processes.
             standing.skipped = standing.skipped or not result.run.schedule
@@ -168,7 +181,8 @@ class Ladder:
         standing.quiet[key] = standing.quiet.get(key, 0) + 1
         if result.run.purpose == "certify":
             standing.fresh[key] = standing.fresh.get(key, 0) + 1
-        if key == (0, ""):
+        if key == (0, "") and result.alone:
+            standing.measured += 1
             for values, value in (
                 (standing.startup_s, result.startup_s),
                 (standing.tokens_per_s, result.tokens_per_s),
@@ -289,6 +303,11 @@ class Ladder:
             return _all_costs(self.standings[one]), _all_costs(self.standings[other])
         stretch = self._stretch(one, other)
         return _costs_of(stretch, one), _costs_of(stretch, other)
+
+    def unpriced(self, name: str) -> int:
+        """Good trials that run alone which its cost still lacks; a strategy whose trials for it say nothing is given up."""
+        standing = self.standings[name]
+        return 0 if standing.unmeasured >= TRIES else max(0, PRICED - standing.measured)
 
     def compared(self, one: str, other: str) -> dict[str, int]:
         """Strategy → good trials in turn with the other that are still to be made; one that gives none is given up."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.bisector import Bisector, Settings
-from harness.analysis.ladder import PlanResult
+from harness.analysis.ladder import MEASURING, PlanResult
 from harness.analysis.order import strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.regions import RegionAnswer, RegionSearch
@@ -197,11 +197,12 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
             continue
         left = budget.left(bisector.ladder.trials)
         phase.say(_PHASES[step[0].purpose].format(step[0].strategy))
+        measuring = step[0].purpose in MEASURING
         wanted = [
-            (_scenario(question, run.context, run.strategy), tag_of(run))
+            (_scenario(question, run.context, run.strategy), tag_of(run, alone=measuring or opened.options.jobs == 1))
             for run in step[: len(step) if left is None else left]
         ]
-        for row in runner.run(wanted):
+        for row in runner.run(wanted, references_first=measuring):
             bisector.record(result_of(row))
         if runner.interrupted:
             return bisector.conclude(INTERRUPTED)
@@ -259,10 +260,10 @@ def _scenario(question: Question, context: int, lock: str) -> Any:
 _PHASES = {
     "portfolio": "does it fail at all? trying {}",
     "explore": "looking around: trying {}",
-    "price": "measuring costs, of each strategy in turn",
+    "price": "measuring costs, a trial at a time, of each strategy in turn",
     "certify": "certifying {}",
     "provoke": "provoking {}",
-    "compare": "measuring the answer and a faster one in turn",
+    "compare": "measuring the answer and a faster one, a trial at a time, in turn",
     "refute": "trying to refute {}",
     "witness": "looking for a witness against {}",
 }

@@ -1,7 +1,7 @@
 """Trials of a bisection: rows of a run folder that say what they were run for, and results made of rows.
 
-Any row carries `bisect`: purpose, strategy, number of the scenario, and schedule (of the portfolio: its family, since
-each trial has a seed of its own). That is all that `--resume` needs.
+Any row carries `bisect`: purpose, strategy, number of the scenario, schedule (of the portfolio: its family, since each
+trial has a seed of its own), and whether it ran alone. That is all that `--resume` needs.
 """
 
 from __future__ import annotations
@@ -122,8 +122,11 @@ class TrialRunner:
             self._seeds[_family(row)] = max(self._seeds[_family(row)], _seed(row) + 1)
         self.interrupted = False
 
-    def run(self, wanted: Sequence[tuple[Scenario, Tag]]) -> list[Row]:
-        """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted."""
+    def run(self, wanted: Sequence[tuple[Scenario, Tag]], *, references_first: bool = False) -> list[Row]:
+        """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted.
+
+        `references_first`: what they are held against is not made beside them, as it is else.
+        """
         requests: list[TrialRequest] = []
         skipped: list[Row] = []
         taken: defaultdict[str, set[int]] = defaultdict(set)
@@ -149,6 +152,7 @@ class TrialRunner:
             held=self._held,
             references=self._references,
             caches=self._caches,
+            references_first=references_first,
         )
         finished = [row for row in self._folder.fresh_rows if is_finished(row)]
         for row in finished:
@@ -179,13 +183,14 @@ class TrialRunner:
         return scenario.replace(schedule=family.replace("*", str(seed), 1))
 
 
-def tag_of(run: Run) -> dict[str, Any]:
+def tag_of(run: Run, *, alone: bool) -> dict[str, Any]:
     """What a row keeps of the run it was for."""
     return {
         "purpose": run.purpose,
         "strategy": run.strategy,
         "context": run.context,
         "schedule": run.schedule,
+        "alone": alone,
     }
 
 
@@ -204,6 +209,7 @@ def result_of(row: Row) -> Result:
         startup_s=row.get("startup_s"),
         tokens_per_s=row.get("tokens_per_s"),
         wait_s=sum(waits),
+        alone=tag.get("alone", False),  # rows of older releases do not say
     )
 
 

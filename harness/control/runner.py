@@ -107,11 +107,13 @@ def carry_out(
     held: Callable[[], AbstractContextManager[None]] = nullcontext,
     references: References | None = None,
     caches: WarmCaches | None = None,
+    references_first: bool = False,
 ) -> bool:
     """Run the plan; True when it was interrupted.
 
     `held` keeps a Ctrl-C out while a row is written. With `references`, each trial's losses are held against a serial
-    run of its configuration, made by the same executor beside the trials; with `caches`, warm ones are filled first.
+    run of its configuration, made by the same executor beside the trials, or, with `references_first`, before them, so that
+    they disturb no measurement; with `caches`, warm ones are filled first.
 
     A row whose reference has not come is written once it has, and a reference whose trials have all ended without a loss to
     hold against it (out of memory, say) is not made. Rows that an interrupt finds waiting are left for the
@@ -156,6 +158,9 @@ def carry_out(
         claimed = {} if references is None else references.claim(needing)
         rows.settle()  # of what is recovered, that whose reference had come
         listener.references(len(claimed))
+        if references_first and claimed:
+            executor.run(list(claimed.values()), on_start, on_row)
+            claimed = {}
         if together := _together(needing, trials, claimed, rows.key_of):
             executor.run(together, on_start, on_row)
         for request in needing:

@@ -45,7 +45,7 @@ def print_bisection(console: Console, result: BisectResult, folder: str, page: s
         console.print(line, soft_wrap=True)
     console.print()
     console.print(_ladder(answer) if isinstance(answer, Answer) else _sets(answer))
-    for meaning in _legend(answer):
+    for meaning in _legend(answer, _jobs(result)):
         console.print(meaning)
     _lines(console, "Still open", list(answer.open))
     if answer.answer is not None and answer.verdict == "safe":
@@ -54,6 +54,11 @@ def print_bisection(console: Console, result: BisectResult, folder: str, page: s
         for code in advice(answer.answer, *_as_tried(result, answer.answer)).splitlines():
             console.print(Text(f"  {code}"), soft_wrap=True)
     _lines(console, "Next", _next(result, folder, page))
+
+
+def _jobs(result: BisectResult) -> int:
+    """How many trials ran at a time."""
+    return int(result.environment.get("options", {}).get("jobs", 1))
 
 
 def _as_tried(result: BisectResult, lock: str) -> tuple[Collection[str], bool]:
@@ -196,16 +201,23 @@ def _ladder(answer: Answer) -> Table:
     return table
 
 
-def _legend(answer: Answer | RegionAnswer) -> list[str]:
-    """What the words of the table mean, of those that stand in it."""
-    if not isinstance(answer, Answer) or not any(entry.plan_trials for entry in answer.ladder):
+def _legend(answer: Answer | RegionAnswer, jobs: int = 1) -> list[str]:
+    """What the words and figures of the table mean, of those that stand in it. `jobs`: how many trials ran at a time."""
+    if not isinstance(answer, Answer):
         return []
     lines = []
     if any(entry.witness and entry.witness.get("hazard") for entry in answer.ladder):
         lines.append("by plan: threads were held until the harmful order came about, which any scheduler may bring about.")
     if any(entry.witness and entry.witness.get("plan") for entry in answer.ladder):
         lines.append("in a plan: it failed while threads were held for a plan, in another way than that is made for.")
-    return [*lines, f"{sum(entry.plan_trials for entry in answer.ladder)} of the trials were of plans."]
+    if plan_trials := sum(entry.plan_trials for entry in answer.ladder):
+        lines.append(f"{plan_trials} of the trials were of plans.")
+    if jobs > 1 and any(entry.startup_s is not None for entry in answer.ladder):
+        tried = [entry for entry in answer.ladder if entry.trials and entry.verdict in ("safe", "undecided")]
+        without = ", ".join(entry.lock for entry in tried if entry.startup_s is None)
+        further = f"; {without}: none did, so the order of the list stands for their cost" if without else ""
+        lines.append(f"start, tok/s, wait: of trials that ran by themselves{further}.")
+    return lines
 
 
 def _counts(entry: Entry | Version) -> str:
@@ -253,7 +265,7 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
 
 def _next(result: BisectResult, folder: str, page: str) -> list[str]:
     answer = result.answer
-    jobs = int(result.environment.get("options", {}).get("jobs", 1))
+    jobs = _jobs(result)
     lines = []
     entries: Sequence[Any] = answer.ladder if isinstance(answer, Answer) else answer.tested
     witness = next((entry.witness for entry in reversed(entries) if entry.witness), None)

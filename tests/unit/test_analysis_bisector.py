@@ -12,7 +12,7 @@ from simulated_ladders import LADDER, NAMES, simulate
 
 from harness.analysis.bisector import FIRST, PROVOKED, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import failure_rate_upper, trials_for_safe
-from harness.analysis.ladder import IN_TURN, PRICED, TRIES, Kind, PlanResult, Result, Run
+from harness.analysis.ladder import IN_TURN, MEASURING, PRICED, TRIES, Kind, PlanResult, Result, Run
 from harness.analysis.order import chain, strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, SEVERAL, Answer, Entry
@@ -740,6 +740,50 @@ def test_strategies_whose_cost_decides_are_measured_in_turn() -> None:
     rivals = set(priced)
     assert len(rivals) > 1
     assert all(set(priced[at : at + len(rivals)]) == rivals for at in range(len(priced) - len(rivals), 0, -len(rivals)))
+
+
+def driven_side_by_side(size: int, kind: Callable[[Run], Kind] = lambda run: "ok") -> tuple[Answer, list[list[Run]]]:
+    """As on two GPUs with 24 trials at a time: beside others `every_step` is the fastest, and by itself the slowest."""
+    dice = random.Random(8)
+    bisector = Bisector(DESIGN)
+    batches: list[list[Run]] = []
+    while not isinstance(step := bisector.batch(size), Answer):
+        assert isinstance(step, list)
+        batches.append(step)
+        alone = len(step) == 1 and (size == 1 or step[0].purpose in MEASURING)
+        for run in step:
+            steady = {True: {"every_step": 600.0}, False: {"every_step": 1866.0}}[alone].get(run.strategy, 1000.0)
+            failed = run.strategy in (*UNSAFE, "thread_local_fx")
+            bisector.record(
+                Result(
+                    run,
+                    "failed" if failed else kind(run),
+                    startup_s=2.0 if alone else 30.0,
+                    tokens_per_s=steady * dice.uniform(0.99, 1.01),
+                    alone=alone,
+                )
+            )
+    return step, batches
+
+
+@pytest.mark.parametrize("size", [6, 24])
+def test_trials_that_ran_beside_others_tell_no_cost(size: int) -> None:
+    answer, batches = driven_side_by_side(size)
+    assert answer.answer == "compile_gate"
+    told = entry(answer, "compile_gate")
+    assert told.startup_s == 2.0
+    assert told.tokens_per_s == pytest.approx(1000, rel=0.011)
+    assert entry(answer, "every_step").tokens_per_s is None, "of which no trial ran alone"
+    assert any(len(batch) > 1 for batch in batches)
+    assert all(len(batch) == 1 for batch in batches if batch[0].purpose in MEASURING)
+    assert sum(batch[0] == Run("compile_gate", 0, "", "price") for batch in batches) == PRICED
+
+
+def test_a_strategy_whose_cost_cannot_be_told_is_given_up() -> None:
+    answer, batches = driven_side_by_side(24, lambda run: "incomplete" if run.purpose == "price" else "ok")
+    assert answer.verdict == "safe"
+    for name in ("compile_gate", "warmup_barrier"):
+        assert sum(batch[0] == Run(name, 0, "", "price") for batch in batches) == TRIES
 
 
 @pytest.mark.parametrize("kind", ["ok", "failed"])

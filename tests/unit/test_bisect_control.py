@@ -17,7 +17,7 @@ from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import Answer, Entry, Verdict
 from harness.control import bisect as control
-from harness.control import executors, plan_oracle
+from harness.control import bisect_trials, executors, plan_oracle
 from harness.control.plan_answers import PLANS
 from harness.control.request import Row, TrialRequest
 from harness.report.bisection import _said
@@ -145,7 +145,8 @@ def test_the_folder_is_a_run_folder(run: Run, executor: FakeExecutor, tmp_path: 
     ids = {scenario.id for scenario in matrix.scenarios}
     assert {row["scenario_id"] for row in rows(tmp_path / "run")} <= ids
     for row in rows(tmp_path / "run"):
-        assert set(row["bisect"]) == {"purpose", "strategy", "context", "schedule"}
+        assert set(row["bisect"]) == {"purpose", "strategy", "context", "schedule", "alone"}
+        assert row["bisect"]["alone"] is True, "one at a time"
         assert (tmp_path / "run" / "trials" / row["trial"]).is_dir()
 
 
@@ -326,6 +327,44 @@ class SideBySide(FakeExecutor):
         if len(running) > self.cut > 0:
             self.cut = 0
             raise KeyboardInterrupt
+
+
+def test_what_tells_the_cost_runs_alone_and_nothing_else_tells_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of six jobs, and of each scenario's reference, nothing may be under way beside a trial whose speed is compared."""
+    at_once: list[tuple[int, set[str]]] = []
+
+    class Counting(SideBySide):
+        def run(
+            self, trials: Sequence[TrialRequest], on_start: Callable[[TrialRequest], object], on_row: Callable[[Row], None]
+        ) -> None:
+            at_once.append((len(trials), {request.trial_id for request in trials}))
+            super().run(trials, on_start, on_row)
+
+    def outcome(request: TrialRequest) -> Row:
+        if request.scenario.lock in ("none", "per_forward"):
+            return fails_under("none", "per_forward")(request)
+        beside = max(count for count, names in at_once if request.trial_id in names)
+        fast = request.scenario.lock == "every_step" and beside > 1
+        return make_row(request, startup_s=1.0, tokens_per_s=2000.0 if fast else 1000.0)
+
+    fake = Counting(outcome)
+    monkeypatch.setattr(executors, "make_executor", lambda name, *, python, jobs: fake)
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: plan_oracle.NoPlans())
+    code, document, _ = run("locks", "checkpoint=reentrant", "-j", "6")
+    assert code == 0
+    assert document["answer"] not in ("every_step", "process")
+    alone = {row["trial"] for row in rows(tmp_path / "run") if row["bisect"]["alone"]}
+    assert {row["bisect"]["purpose"] for row in rows(tmp_path / "run") if row["trial"] in alone} <= {"price", "compare"}
+    assert len(alone) >= 5
+    assert all(count == 1 for count, names in at_once if names & alone)
+    assert entry(document, document["answer"])["tokens_per_s"] == 1000.0
+    said = " ".join(run("locks", "--resume", "-j", "6", json_output=False)[1].split())
+    assert "start, tok/s, wait: of trials that ran by themselves" in said
+    older = next(row for row in rows(tmp_path / "run") if row["trial"] in alone)
+    del older["bisect"]["alone"]
+    assert not bisect_trials.result_of(older).alone, "rows of a release that did not say"
 
 
 @pytest.mark.parametrize("what", ["locks", "regions"])

@@ -170,6 +170,16 @@ def test_each_reference_stands_behind_the_first_trial_that_needs_it(folder: RunF
     assert keys[:4] == [keys[0], keys[0], keys[2], keys[2]]
 
 
+def test_before_a_measurement_the_references_are_made_and_are_counted_as_any(folder: RunFolder) -> None:
+    listener = Progress()
+    executor = Places(2, oldest)
+    go(folder, executor, TWO, listener=listener, references_first=True)
+    assert [{is_reference(request) for request in call} for call in executor.calls] == [{True}, {False}]
+    assert set(numerics(folder).values()) == {"ok"}
+    assert not listener.running_references
+    assert listener._left.references == 0
+
+
 def test_with_one_job_a_failure_is_told_of_before_the_reference_begins(folder: RunFolder) -> None:
     told: list[tuple[str, int]] = []
 
