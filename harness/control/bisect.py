@@ -46,10 +46,10 @@ from harness.control.bisect_trials import (
     tag_of,
 )
 from harness.control.interrupts import Interrupts
+from harness.control.listener import Listener
 from harness.control.plan_answers import append_plan, read_plans
 from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
 from harness.control.request import Row
-from harness.control.runner import Listener
 from harness.control.session import MakeExecutor
 from harness.core.errors import UserError
 

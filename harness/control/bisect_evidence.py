@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.ladder import Kind
+from harness.analysis.numerics import is_unsettled
 from harness.control.dump_source import read_source
 from harness.control.request import Row
 from harness.core.errors import UserError
 from harness.core.outcome import FAILURES, INCOMPLETE, SKIPPED
 
+NUMERICS = "numerics"
 FROM_LOCKS = ("deadlock", "hang")
 """Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
 
@@ -28,9 +30,22 @@ def known_as(folder: Path) -> str:
     return found[0].hazard.id if found else ""
 
 
+def failures_of(row: Row) -> set[str]:
+    """Its labels that say something against its strategy.
+
+    Losses that leave the reference, where that could not be run again to tell how far it leaves itself, say nothing: an honest
+    trial on a GPU may look like that.
+    """
+    failed = {*row["outcomes"]} & {*FAILURES}
+    told = any(problem.get("label") == NUMERICS for problem in row.get("problems") or ())  # found by the workload itself
+    if not told and is_unsettled(str((row.get("oracles") or {}).get(NUMERICS, ""))):
+        failed.discard(NUMERICS)
+    return failed
+
+
 def from_locks_only(row: Row) -> bool:
     """Whether it failed, and only in ways that a lock can bring about by itself."""
-    failed = {*row["outcomes"]} & {*FAILURES}
+    failed = failures_of(row)
     return bool(failed) and failed <= {*FROM_LOCKS}
 
 
@@ -39,9 +54,9 @@ def kind_of(row: Row) -> Kind:
     labels = set(row["outcomes"])
     if SKIPPED in labels:
         return "skipped"
-    if labels & set(FAILURES):
+    if failures_of(row):
         return "failed"
-    return "incomplete" if labels <= set(INCOMPLETE) else "ok"
+    return "incomplete" if labels <= {*INCOMPLETE, NUMERICS} else "ok"
 
 
 def reason_of(row: Row) -> str:

@@ -15,7 +15,7 @@ from harness.control.bisect_trials import TaggedRunFolder, open_tagged
 from harness.control.environment import describe_environment
 from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
-from harness.control.runner import Listener
+from harness.control.listener import Listener
 from harness.core.errors import RunFolderError, UserError
 
 EXIT_SAFE, EXIT_UNSAFE, EXIT_OPEN = 0, 1, 3

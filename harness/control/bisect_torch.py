@@ -35,11 +35,11 @@ from harness.control.bisect_folder import (
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
 from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner
 from harness.control.interrupts import Interrupts
+from harness.control.listener import Listener
 from harness.control.plan_answers import append_plan, read_plans
 from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
 from harness.control.request import Row
 from harness.control.results import read_rows
-from harness.control.runner import Listener
 from harness.control.session import MakeExecutor
 from harness.core.errors import RunFolderError, UserError
 from harness.core.versions import parse_version

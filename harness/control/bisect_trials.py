@@ -19,12 +19,13 @@ from harness.analysis.ladder import Result, Run
 from harness.control.bisect_evidence import from_locks_only, kind_of, reason_of, witness_of
 from harness.control.bisect_question import Question
 from harness.control.caches import WarmCaches
+from harness.control.listener import Listener
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
 from harness.control.results import is_finished, read_rows
 from harness.control.rows import skipped_row
 from harness.control.rundir import RunFolder, open_run
-from harness.control.runner import Listener, Plan, carry_out, trial_id
+from harness.control.runner import Plan, carry_out, trial_id
 from harness.control.skips import skip_reason
 from harness.core.scenario import Scenario
 

@@ -12,6 +12,7 @@ from typing import Any
 from harness.core.causes import MOST_ERRORS, labels_by_time, mark_consequences
 from harness.core.errorfile import CLOCK, TORCH, read_errors
 from harness.core.events import Event
+from harness.core.losses import NOT_FINITE
 from harness.core.outcome import LABELS
 
 from .request import Row, TrialRequest
@@ -57,7 +58,7 @@ class _Events:
             worker = self.worker(name)
             worker["steps_ok"] += 1
             worker["tokens"] += int(event.get("tokens") or 0)
-            worker["losses"].append(event.get("loss"))
+            worker["losses"].append(event.get(NOT_FINITE, event.get("loss")))
             if worker["first_good_s"] is None:
                 worker["first_good_s"] = at / 1e9
         elif kind == "step.failed":

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from harness.control.caches import WarmCaches
-from harness.control.recovery import drop, recover, set_aside, take_back
+from harness.control.judging import Rows
+from harness.control.listener import Listener
+from harness.control.recovery import recover
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
 from harness.control.rows import skipped_row
 from harness.control.rundir import RunFolder
 from harness.core.matrix import Matrix
 from harness.core.scenario import Scenario
-
-
-class Listener(Protocol):
-    """Is told how a run goes; it shows progress."""
-
-    def begin(self, total: int, already: int) -> None:
-        """`total` trials are to run; `already` were finished before, by a run that is being resumed."""
-
-    def references(self, count: int) -> None:
-        """So many references are to run as well; fewer, if negative, than was said before."""
-
-    def reference_started(self, request: TrialRequest) -> None:
-        """A reference starts."""
-
-    def reference_ended(self, row: Row) -> None:
-        """A reference has ended, however it did."""
-
-    def started(self, request: TrialRequest) -> None:
-        """A trial starts."""
-
-    def waits(self, row: Row) -> None:
-        """A trial has ended before its reference has; what `ended` is told later may have a label more."""
-
-    def ended(self, row: Row) -> None:
-        """A trial has ended, or was skipped, and its row is on disk."""
-
-    def interrupting(self) -> None:
-        """Ctrl-C was pressed for the first time. Called from a signal handler."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +90,11 @@ def carry_out(
     they disturb no measurement; with `caches`, warm ones are filled first.
 
     A row whose reference has not come is written once it has, and a reference whose trials have all ended without a loss to
-    hold against it (out of memory, say) is not made. Rows that an interrupt finds waiting are left for the
-    run that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
+    hold against it (out of memory, say) is not made. Trials whose losses leave their reference are in doubt and wait once
+    more: it is run a second time when all trials have ended. Rows that an interrupt finds waiting are left for the run
+    that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
     """
-    rows = _Rows(plan, folder, listener, held, references)
+    rows = Rows(plan.requests, folder, listener, held, references)
 
     def on_start(request: TrialRequest) -> bool:
         if rows.has(request.trial_id):
@@ -139,6 +114,15 @@ def carry_out(
             rows.take(row)
         else:
             rows.take_reference(row)
+
+    def run_left(requests: Sequence[TrialRequest], *, again: bool = False, wait: bool = False) -> None:
+        """The references that are still to be made, and nothing beside them."""
+        assert references is not None
+        left = list(references.claim(requests, again=again, wait=wait).values())
+        rows.settle()
+        listener.references(len(left))
+        if left:
+            executor.run(left, on_start, on_row)
 
     try:
         listener.begin(len(plan.requests), plan.already)
@@ -164,11 +148,13 @@ def carry_out(
         if together := _together(needing, trials, claimed, rows.key_of):
             executor.run(together, on_start, on_row)
         for request in needing:
-            if references is not None and rows.waits(request):  # another process makes its reference, or has made none
-                left = list(references.claim([request], wait=True).values())
-                rows.settle()
-                if left:
-                    executor.run(left, on_start, on_row)
+            if rows.waits(request) and not rows.in_doubt(request):  # another process makes its reference, or has made none
+                run_left([request], wait=True)
+        if doubted := [request for request in needing if rows.in_doubt(request)]:
+            run_left(doubted, again=True)
+            for request in doubted:
+                if rows.waits(request):  # likewise
+                    run_left([request], again=True, wait=True)
         rows.settle(last=True)
     except KeyboardInterrupt:
         rows.settle()
@@ -189,79 +175,3 @@ def _together(
     left = dict(references)
     pairs = ((trials.get(request.trial_id), left.pop(key_of(request), None)) for request in requests)
     return [found for pair in pairs for found in pair if found is not None]
-
-
-class _Rows:
-    """Appends each trial's row once, whole and judged; until its reference has come it is set aside."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        folder: RunFolder,
-        listener: Listener,
-        held: Callable[[], AbstractContextManager[None]],
-        references: References | None,
-    ) -> None:
-        self._folder, self._listener, self._held, self._references = folder, listener, held, references
-        self._keys = {
-            request.trial_id: "" if references is None else references.key_of(request) for request in plan.requests
-        }
-        self._written: set[str] = set()
-        self._waiting: dict[str, str] = {}  # trial → key of its reference, in the order in which they ended
-
-    def has(self, trial_id: str) -> bool:
-        """Whether that is a trial of the plan, and no reference."""
-        return trial_id in self._keys
-
-    def key_of(self, request: TrialRequest) -> str:
-        """The reference that a trial of the plan is held against; "" where there are none."""
-        return self._keys[request.trial_id]
-
-    def need(self, key: str) -> bool:
-        """Whether that reference can still be of use: a trial that is held against it has no row yet."""
-        return any(of == key and trial not in self._written for trial, of in self._keys.items())
-
-    def waits(self, request: TrialRequest) -> bool:
-        """Whether the trial has ended and its row is set aside."""
-        return request.trial_id in self._waiting
-
-    def take(self, row: Row) -> None:
-        """A trial has ended, or was skipped."""
-        trial = row["trial"]
-        if self._references is None or trial not in self._keys:
-            self._write(row)
-            return
-        row["reference"] = self._keys[trial]
-        if not self._references.awaits(row):
-            self._references.judge(row)
-            self._write(row)
-            return
-        with self._held():
-            set_aside(self._folder, row)
-            self._waiting[trial] = self._keys[trial]
-            self._listener.waits(row)
-
-    def take_reference(self, row: Row) -> None:
-        """A reference has ended: what has waited for it can be judged."""
-        assert self._references is not None
-        with self._held():
-            self._references.ended(row)
-            self._listener.reference_ended(row)
-        self.settle()
-
-    def settle(self, *, last: bool = False) -> None:
-        """Write what waits for references that are known; with `last` all the rest as well: no reference will come."""
-        for trial, key in list(self._waiting.items()):
-            assert self._references is not None
-            if last or self._references.knows(key):
-                row = take_back(self._folder, trial)
-                self._references.judge(row)
-                self._write(row)
-
-    def _write(self, row: Row) -> None:
-        with self._held():
-            self._folder.append(row)
-            self._written.add(row["trial"])
-            if self._waiting.pop(row["trial"], None) is not None:
-                drop(self._folder, row["trial"])
-            self._listener.ended(row)

@@ -17,12 +17,13 @@ from harness.control.executors import check_executor
 from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
 from harness.control.interrupts import Interrupts
+from harness.control.listener import Listener
 from harness.control.pipeline_paths import check_paths
 from harness.control.references import References
 from harness.control.request import Executor
 from harness.control.resuming import RunOptions
 from harness.control.rundir import RunFolder
-from harness.control.runner import Listener, Plan, carry_out, make_plan
+from harness.control.runner import Plan, carry_out, make_plan
 from harness.control.skips import skip_reason
 from harness.core.errors import RunFolderError, UserError, WhereError
 from harness.core.matrix import Matrix, load_matrix

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from harness.analysis.numerics import agrees, within_noise
 from harness.analysis.stuck import STUCK
 from harness.analysis.summary import Collector, RunSummary
 from harness.control.request import Row
@@ -77,6 +78,7 @@ class Oracle:
     """A comparison that was made after trials: what it came to, and the first texts of those that differed."""
 
     agreed: int = 0
+    within_noise: int = 0  # of those that agreed: only as the reference differs from itself
     differed: int = 0
     unavailable: dict[str, int] = field(default_factory=dict)
     examples: list[tuple[str, str]] = field(default_factory=list)
@@ -192,8 +194,9 @@ class Gathered:
             oracle = self.oracles.at(name, Oracle())
             if oracle is None:
                 continue
-            if said == OK:
+            if agrees(said):
                 oracle.agreed += 1
+                oracle.within_noise += within_noise(said)
             elif said.startswith("unavailable"):
                 why = said.partition(":")[2].strip() or "no reason given"
                 why = why if why in oracle.unavailable or len(oracle.unavailable) < MOST_EXAMPLES else "other reasons"

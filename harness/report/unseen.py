@@ -71,7 +71,9 @@ def blind_probes(data: RunData) -> tuple[tuple[str, str], ...]:
 
 def oracles(data: RunData) -> tuple[tuple[str, str, Oracle], ...]:
     """(name, what its comparisons came to, the counts themselves)."""
-    return tuple(
-        (name, f"{plural(one.agreed, 'trial')} agreed with the reference, {one.differed:,} did not.", one)
-        for name, one in data.gathered.oracles.found.items()
-    )
+    return tuple((name, _came_to(one), one) for name, one in data.gathered.oracles.found.items())
+
+
+def _came_to(oracle: Oracle) -> str:
+    within = f" ({oracle.within_noise:,} only as two runs of it differ)" if oracle.within_noise else ""
+    return f"{plural(oracle.agreed, 'trial')} agreed with the reference{within}, {oracle.differed:,} did not."

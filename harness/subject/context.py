@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from harness.core.errors import nearest
+from harness.core.losses import NOT_FINITE
 from harness.core.outcome import FAILURES
 from harness.core.points import DOCS, REGION_NAMES
 from harness.core.workload import WaitsFor
@@ -139,7 +140,9 @@ class TrialContext:
         """A good step ended: `tokens` real tokens of its item, `loss` its value. Raises TypeError for what is no number."""
         tokens, loss = operator.index(tokens), None if loss is None else float(loss)
         thread = self.threads.current()
-        shown = "null" if loss is None or not math.isfinite(loss) else repr(loss)
+        shown = repr(loss) if loss is not None and math.isfinite(loss) else "null"
+        if loss is not None and not math.isfinite(loss):
+            shown += f',"{NOT_FINITE}":"{loss}"'
         at = self.log.emit("step.done", f',"step":{thread.step},"tokens":{tokens},"loss":{shown}')
         thread.step += 1
         thread.collision, thread.failing = None, False

@@ -7,12 +7,12 @@ error is also told at once, since the process may end before its account is writ
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.core import losses
 from harness.core.causes import MOST_ERRORS
 
 from .classify import Fault, classify
@@ -43,7 +43,7 @@ class Tally:
     peaks: dict[str, dict[str, Any]] = field(default_factory=dict)  # memory of its own process, if it has one, by device
 
     def as_json(self) -> dict[str, Any]:
-        """The worker's part of `result.json`; losses that are no number become null."""
+        """The worker's part of `result.json`; a step that raised has null for a loss, one whose loss is none `"nan"`."""
         return {
             "role": self.role,
             "steps_ok": self.steps_ok,
@@ -51,7 +51,7 @@ class Tally:
             "tokens": self.tokens,
             "compiles": self.compiles,
             "dense_calls": self.dense_calls,
-            "losses": [None if x is None or not math.isfinite(x) else x for x in self.losses],
+            "losses": [losses.written(loss) for loss in self.losses],
             "counts": dict(self.counts),  # copied in one go: the worker may still run
             "facts": dict(self.facts),
             "first_good_s": None if self.first_good_ns is None else self.first_good_ns / 1e9,

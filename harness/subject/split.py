@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import torch
 
-from harness.core import errorfile
+from harness.core import errorfile, losses
 from harness.core.workload import Context, Scenario, Worker
 from harness.pipeline import Pipeline
 from harness.pipeline.assembly import place_of
@@ -157,8 +157,9 @@ class SplitPipeline:
             return
         theirs = document["workers"][name]
         tally = self._ctx.trial.tally(name)
-        for field in ("steps_ok", "steps_failed", "tokens", "compiles", "dense_calls", "losses", "first_error_step"):
+        for field in ("steps_ok", "steps_failed", "tokens", "compiles", "dense_calls", "first_error_step"):
             setattr(tally, field, theirs[field])
+        tally.losses = [losses.read(loss) for loss in theirs["losses"]]
         tally.counts.update(theirs["counts"])
         tally.warm.take(theirs)
         tally.facts.update(theirs["facts"])

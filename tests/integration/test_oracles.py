@@ -41,12 +41,15 @@ def rows_of(executor: LocalExecutor, base: Path, workloads: list[str], seeds: li
             requests.append(TrialRequest(folder.name, Scenario(workload=workload, seed=seed, **AXES), 0, folder))
     keys = {request.trial_id: references.key_of(healthy[request.scenario.seed]) for request in requests}
 
-    def judge(row: dict[str, Any]) -> None:
+    def take(row: dict[str, Any]) -> None:
         row["reference"] = keys[row["trial"]]
-        references.judge(row)
         rows.append(row)
 
-    executor.run(requests, lambda _: None, judge)
+    executor.run(requests, lambda _: None, take)
+    doubted = [healthy[row["scenario"]["seed"]] for row in rows if references.awaited(row)]
+    references.prepare(doubted, executor, again=True)
+    for row in rows:
+        references.judge(row)
     return rows
 
 
@@ -57,6 +60,7 @@ def test_a_planted_corruption_is_caught_and_named(executor: LocalExecutor, tmp_p
         assert "numerics" in row["outcomes"], row["oracles"]
         assert row["oracles"]["numerics"].startswith("drafter-1, step "), "the healthy drafter is not accused"
         assert "drafter-0" not in row["oracles"]["numerics"]
+        assert row["oracles"]["numerics"].endswith(", the reference from itself 0)"), "run twice, alike to the bit"
 
 
 def test_a_generator_that_was_put_back_is_a_state_leak(executor: LocalExecutor, tmp_path: Path) -> None:

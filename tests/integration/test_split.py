@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import selectors
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -23,6 +25,8 @@ from harness.pipeline import Pipeline
 from harness.pipeline.target_worker import ItemQueue
 from harness.pipeline.training import lone_drafter
 from harness.subject import split as parts
+from harness.subject.record import Trial
+from harness.subject.result import build
 from harness.subject.socket_queue import SocketQueue
 
 AXES: dict[str, Any] = {"drafters": 2, "steps": 2}
@@ -65,6 +69,18 @@ def test_what_cannot_cross_a_process_is_skipped_with_the_reason(
     row = run(executor, tmp_path / "t", lock="process", **AXES, **axes)
     assert row["outcomes"] == ["skipped"]
     assert why in row["reason"]
+
+
+def test_a_loss_of_a_drafters_process_that_is_no_finite_number_stays_one(tmp_path: Path) -> None:
+    theirs, trial = Trial(), Trial()
+    for loss in (0.5, float("nan"), float("inf"), None):
+        theirs.good_step("drafter-0", 1, 1, loss)
+    document = build(theirs, Scenario(), stuck=("", ""), probes={}, extra={}, torch_version="", ran=True)
+    document["facts"] = {"clock_start_ns": 0, "steps": [[1, 1]]}
+    (tmp_path / "result.json").write_text(json.dumps(document, allow_nan=False))
+    ctx = SimpleNamespace(trial=trial, log=SimpleNamespace(start_ns=0))
+    parts.SplitPipeline._merge(SimpleNamespace(_places=[("drafter-0", "")], _ctx=ctx), 0, tmp_path, 0)  # type: ignore[arg-type]
+    assert trial.workers["drafter-0"].as_json()["losses"] == [0.5, "nan", "inf", None]
 
 
 @pytest.fixture

@@ -55,6 +55,11 @@ def failed(at: float, worker: str, label: str, step: int = 0) -> dict[str, Any]:
     return event(at, "step.failed", worker, step=step, label=label, error="RuntimeError")
 
 
+def test_a_loss_that_was_no_finite_number_is_no_step_that_raised(tmp_path: Path) -> None:
+    events = [*begun("drafter-0"), event(1, "step.done", "drafter-0", step=0, tokens=3, loss=None, not_finite="nan")]
+    assert row_of(tmp_path, events)["workers"]["drafter-0"]["losses"] == ["nan"]
+
+
 THREE = [
     *begun("target-0", "drafter-0", "drafter-1"),
     event(1, "step.done", "target-0", step=0, tokens=9, loss=None),

@@ -1,7 +1,7 @@
 """References run beside the trials: what starts when, when a row is written, and that none is lost or written twice.
 
-The executor here has `jobs` places and no processes. Which of those that run ends next is each test's choice, so the
-orders that matter come about every time.
+The executor (`places`) has no processes, and which of those that run ends next is each test's choice, so the orders that
+matter come about every time.
 """
 
 from __future__ import annotations
@@ -9,95 +9,26 @@ from __future__ import annotations
 import json
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_runs import make_row, matrix
+from places import ONE, Killed, Places, ends_ok, go, is_reference, lines, loses, oldest, references_last
 
-from harness.control import results, rundir
+from harness.control import rundir
 from harness.control.caches import WarmCaches
 from harness.control.recovery import ASIDE
 from harness.control.references import References
 from harness.control.request import Row, TrialRequest
 from harness.control.rundir import RunFolder
-from harness.control.runner import carry_out, make_plan
+from harness.control.runner import make_plan
 from harness.control.shared import SharedReferences
-from harness.core.matrix import Matrix
 from harness.report.progress import Progress
 
-ONE = 'schema = 1\n[defaults]\nrepeats = 3\n[axes]\nlock = ["none"]\n'  # one reference
 TWO = 'schema = 1\n[defaults]\nrepeats = 2\n[axes]\nlock = ["none", "first_step"]\ncheckpoint = ["none", "reentrant"]\n'
-Pick = Callable[[list[TrialRequest]], TrialRequest]
-
-
-def is_reference(request: TrialRequest) -> bool:
-    return bool(request.extra.get("reference"))
-
-
-def references_last(running: list[TrialRequest]) -> TrialRequest:
-    """The oldest trial that runs; a reference only when no trial does."""
-    return min(running, key=is_reference)
-
-
-def oldest(running: list[TrialRequest]) -> TrialRequest:
-    return running[0]
-
-
-def loses(*losses: float) -> dict[str, Any]:
-    return {"drafter-0": {"role": "drafter", "losses": list(losses)}}
-
-
-def ends_ok(request: TrialRequest) -> Row:
-    return make_row(request, workers=loses(5.0, 4.0), wall_s=7.25)
-
-
-class Places:
-    """Runs `jobs` requests at a time; `pick` says which ends next, `outcome` makes its row."""
-
-    def __init__(self, jobs: int, pick: Pick, outcome: Callable[[TrialRequest], Row] = ends_ok) -> None:
-        self.jobs, self.pick, self.outcome = jobs, pick, outcome
-        self.calls: list[list[TrialRequest]] = []
-        self.began: list[str] = []
-        self.ended: list[str] = []
-
-    def run(
-        self,
-        trials: Sequence[TrialRequest],
-        on_start: Callable[[TrialRequest], object],
-        on_row: Callable[[Row], None],
-    ) -> None:
-        self.calls.append(list(trials))
-        waiting, running = list(trials), list[TrialRequest]()
-        try:
-            while waiting or running:
-                while waiting and len(running) < self.jobs:
-                    request = waiting.pop(0)
-                    if on_start(request) is False:
-                        continue
-                    assert request.folder.is_dir()
-                    request.write_spec()
-                    running.append(request)
-                    self.began.append(request.trial_id)
-                if not running:
-                    break
-                request = self.pick(running)
-                running.remove(request)
-                row = self.outcome(request)
-                if row["outcome"] not in ("setup_error", "crash"):
-                    result = {name: row[name] for name in ("trial", "outcome", "outcomes", "reason", "workers")}
-                    (request.folder / "result.json").write_text(json.dumps(result))
-                self.ended.append(request.trial_id)
-                on_row(row)
-        except KeyboardInterrupt:
-            for request in running:
-                on_row(make_row(request, "interrupted"))
-            raise
-
-    def close(self) -> None:
-        return
 
 
 @pytest.fixture
@@ -105,19 +36,6 @@ def folder(tmp_path: Path) -> Iterator[RunFolder]:
     with rundir.open_run(tmp_path / "run", resume=False) as opened:
         opened.open_results(lambda note: None)
         yield opened
-
-
-def go(folder: RunFolder, executor: Places, text: str = ONE, **rest: Any) -> bool:
-    """Run what is left of the matrix, as a command does; True when interrupted."""
-    loaded: Matrix = matrix(text)
-    plan = make_plan(loaded, loaded.scenarios, folder, repeats=loaded.repeats)
-    rest = {"references": References(folder.path, "float32"), "listener": Progress(), **rest}
-    return carry_out(plan, folder, executor, **rest)
-
-
-def lines(folder: RunFolder) -> list[Row]:
-    """The rows as they stand in the file, interrupted ones and all."""
-    return [json.loads(line) for line in (folder.path / results.RESULTS).read_text().splitlines()]
 
 
 def numerics(folder: RunFolder) -> dict[str, str]:
@@ -237,8 +155,10 @@ def test_no_reference_is_made_that_nothing_can_be_held_against(folder: RunFolder
 
 def test_a_row_that_waited_is_judged_as_any_other(folder: RunFolder) -> None:
     go(folder, Places(2, references_last, lambda request: differs(request, 1)))
-    assert [row["outcomes"] for row in lines(folder)] == [["ok"], ["numerics"], ["ok"]]
-    assert {row["reference"] for row in lines(folder)} == {path.name for path in (folder.path / "references").iterdir()}
+    labels = {row["trial"]: row["outcomes"] for row in lines(folder)}
+    assert labels == dict(zip(TRIALS, [["ok"], ["numerics"], ["ok"]], strict=True))
+    (key,) = {row["reference"] for row in lines(folder)}
+    assert {path.name for path in (folder.path / "references").iterdir()} == {key, f"{key}-again"}
 
 
 def differs(request: TrialRequest, repeat: int) -> Row:
@@ -284,10 +204,6 @@ def test_a_reference_that_was_interrupted_is_none(folder: RunFolder) -> None:
     assert lines(folder) == [], "and they are not written as beyond judging"
     (key,) = references.claim(make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1).requests)
     assert not references.knows(key)
-
-
-class Killed(BaseException):
-    """The end of the process, as far as a test can have one."""
 
 
 def killed_by_the_reference(running: list[TrialRequest]) -> TrialRequest:

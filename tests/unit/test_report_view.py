@@ -13,6 +13,7 @@ from fake_folder import ENVIRONMENT, MATRIX, TRACED, wide_folder, write_folder
 from fake_runs import FX_ERROR, row
 
 from harness.core.matrix import parse_matrix
+from harness.core.outcome import OK
 from harness.core.scenario import Scenario
 from harness.core.where import parse_where
 from harness.report.evidence import BYTES, Budget
@@ -280,6 +281,15 @@ def test_findings_skips_and_oracles(wide: tuple[RunData, Page]) -> None:
     [(name, sentence, oracle)] = found.oracles
     assert (name, sentence) == ("numerics", "118 trials agreed with the reference, 1 did not.")
     assert oracle.unavailable == {"no reference was run": 15}
+
+
+def test_trials_that_agree_only_as_two_references_do_are_counted_and_said(page: Callable[..., Page]) -> None:
+    within = "ok (drafter-0 off by up to 0.031 at step 13, tolerance 0.03; the reference from itself by 0.028)"
+    said = [OK, within, within, "unavailable: no loss to compare", "drafter-0, step 1: loss 4.1, reference 4 (off by 0.02)"]
+    found = page([row(NONE, repeat, oracles={"numerics": text}) for repeat, text in enumerate(said)])
+    [(_, sentence, oracle)] = found.oracles
+    assert sentence == "3 trials agreed with the reference (2 only as two runs of it differ), 1 did not."
+    assert [text for _, text in oracle.examples] == said[4:]
 
 
 def test_commands_say_how_to_go_on(wide: tuple[RunData, Page]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from harness.analysis.no_rate import why_no_rate
+from harness.core.eventfile import RAW_NAME, read_raw
 from harness.core.outcome import FAILURES
 from harness.core.scenario import Scenario
 from harness.locks import make_strategy
@@ -160,6 +161,16 @@ def test_who_never_stepped_is_counted_where_the_rate_is_missing(rig: Rig) -> Non
     rig.trial.tally("b", "trainer")
     rig.ctx.step("a", 5, 0.0)
     assert why_no_rate(rig.row()) == "1 of 2 workers had no good step, so they were never all warm"
+
+
+def test_a_loss_that_is_no_finite_number_is_told_as_such(rig: Rig, tmp_path: Path) -> None:
+    """It is no step that raised; as an event its `loss` stays a number or null."""
+    for loss in (float("nan"), float("-inf"), 0.5):
+        rig.ctx.step("a", 1, loss)
+    rig.ctx.step_failed("a", ValueError("no"))
+    assert rig.row()["workers"]["a"]["losses"] == ["nan", "-inf", 0.5, None]
+    events = [event for event in read_raw(tmp_path / RAW_NAME)[0] if event["k"] == "step.done"]
+    assert [(event["loss"], event.get("not_finite")) for event in events] == [(None, "nan"), (None, "-inf"), (0.5, None)]
 
 
 def test_tokens_and_loss_may_be_tensors_and_nothing_that_is_no_number(rig: Rig) -> None:

@@ -84,7 +84,7 @@ def test_the_document_is_json_even_with_losses_that_are_no_number() -> None:
     trial = trial_with(a=[(1, 10)])
     trial.workers["a"].losses = [1.0, float("nan"), float("inf"), None]
     document = build(trial, Scenario(), stuck=("hang", "why"), probes={}, extra={}, torch_version="2.13.0")
-    assert json.loads(json.dumps(document, allow_nan=False))["workers"]["a"]["losses"] == [1.0, None, None, None]
+    assert json.loads(json.dumps(document, allow_nan=False))["workers"]["a"]["losses"] == [1.0, "nan", "inf", None]
     assert document["outcomes"] == ["hang"]
     assert document["reason"] == "why"
 

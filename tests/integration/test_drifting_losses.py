@@ -1,0 +1,47 @@
+"""`harness run` where losses leave their reference: real processes, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+
+MATRIX = """\
+schema = 1
+[defaults]
+workload = "drifting_workloads:{name}"
+repeats = 2
+steps = 4
+drafters = 1
+[axes]
+lock = ["none"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Drifting", "ok (drafter-0 off by up to 0.057 at step 3, tolerance 0.0001; the reference from itself by 0.11)"),
+        (
+            "Diverging",
+            "drafter-0, step 0: loss nan, reference 4 (off by inf, tolerance 0.0001, the reference from itself 0.077)",
+        ),
+    ],
+)
+def test_doubts_are_settled_by_a_second_process(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("DRIFT_FILE", str(tmp_path / "drift"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.toml").write_text(MATRIX.format(name=name))
+    with pytest.raises(SystemExit):
+        cli.main(["run", "m.toml", "--out", "run", "--json"])
+    rows = [json.loads(line) for line in Path("run", "results.jsonl").read_text().splitlines()]
+    assert len(list(Path("run", "references").glob("*/result.json"))) == 2
+    assert rows[0]["oracles"]["numerics"] == said
