@@ -120,7 +120,7 @@ def _why_no_items(targets: Mapping[str, Spent]) -> str:
     if kind == ROOM:
         go_on = f"a greater queue_depth would let {'it' if one else 'them'} go on"
         return f", while {who} for room in {_queues(targets.values())}: {go_on}"
-    return f", and {who} for {_cause(kind, targets, targets)}"
+    return f", and {who} for {_cause(kind, targets, {})}"  # who makes what a target takes is not known
 
 
 def _queues(spent: Iterable[Spent]) -> str:
