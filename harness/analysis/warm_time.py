@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 BUSY = 0.95
 """Who is busy for this share of its time is kept waiting by nobody worth naming."""
@@ -39,16 +39,21 @@ class Spent:
     warm: float = 0.0
     waited: dict[str, float] = field(default_factory=dict)  # what for
     room_of: dict[str, float] = field(default_factory=dict)  # whose queue it waited to fill
+    cpu: float = 0.0  # its own thread ran, of
+    cpu_of: float = 0.0  # so much of its time: that of trials that tell
 
     def add(self, worker: Mapping[str, Any]) -> None:
         """One trial's account of it, as far as that can be read; one of an older harness says nothing."""
         warm = worker.get("warm_s")
-        if not _is_seconds(warm) or not warm:
+        if not is_seconds(warm) or not warm:
             return
         self.role = str(worker.get("role", ""))[:40]
         self.warm += warm
         for what, seconds in _seconds(worker.get("waited_s")):
             self._count(self.waited, what, min(seconds, warm))
+        if is_seconds(cpu := worker.get("cpu_s")):
+            self.cpu += min(cpu, warm)
+            self.cpu_of += warm
         on = worker.get("waited_on_s")
         for whom, seconds in _seconds(on.get("queue.put") if isinstance(on, dict) else None):
             self._count(self.room_of, whom, min(seconds, warm))
@@ -57,6 +62,8 @@ class Spent:
         """Another's account, of the same name in another scenario."""
         self.role = self.role or other.role
         self.warm += other.warm
+        self.cpu += other.cpu
+        self.cpu_of += other.cpu_of
         for into, more in ((self.waited, other.waited), (self.room_of, other.room_of)):
             for name, seconds in more.items():
                 self._count(into, name, seconds)
@@ -72,15 +79,26 @@ class Spent:
         return min(1.0, found / self.warm) if self.warm else 0.0
 
     @property
+    def ran(self) -> float | None:
+        """The share in which its own thread ran; None: no trial tells."""
+        return self.cpu / self.cpu_of if self.cpu_of else None
+
+    @property
     def busy(self) -> float:
         """The share in which it waited for nothing."""
         return max(0.0, 1 - sum(map(self.share, KINDS)))
 
 
+def steppers_of(workers: Mapping[str, Spent]) -> dict[str, Spent]:
+    """The drafters, or where there are none all, as far as their time is known."""
+    known = {name: spent for name, spent in workers.items() if spent.warm}
+    return {name: spent for name, spent in known.items() if spent.role == "drafter"} or known
+
+
 def why_idle(workers: Mapping[str, Spent]) -> str:
     """Who of those who take steps is idle, and what keeps them so; "" where none is, or nothing is known."""
     known = {name: spent for name, spent in workers.items() if spent.warm}
-    steppers = {name: spent for name, spent in known.items() if spent.role == "drafter"} or known
+    steppers = steppers_of(workers)
     idle = {name: spent for name, spent in steppers.items() if spent.busy < BUSY}
     if not idle:
         return ""
@@ -88,7 +106,7 @@ def why_idle(workers: Mapping[str, Spent]) -> str:
     kind = max(KINDS, key=shares.__getitem__)
     one = len(idle) == 1
     waits = f"{'it waits' if one else 'they wait'} {_percent(shares[kind])} of {'its' if one else 'their'} time"
-    busy = _range([spent.busy for spent in idle.values()])
+    busy = range_of([spent.busy for spent in idle.values()])
     who = f"{names_of(sorted(idle))} {'is' if one else 'are'} busy {busy} of the time once all are warm"
     return f"{who}: {waits} for {_cause(kind, idle, known)}"
 
@@ -112,7 +130,7 @@ def _why_no_items(targets: Mapping[str, Spent]) -> str:
     kind = max(KINDS, key=shares.__getitem__)
     one = len(targets) == 1
     if shares[kind] < LITTLE:
-        busy = _range([spent.busy for spent in targets.values()])
+        busy = range_of([spent.busy for spent in targets.values()])
         who = f"the target is busy {busy} of its own" if one else f"the targets are busy {busy} of theirs"
         return f", and {who}: more targets, or faster ones, would make more"
     share = _percent(shares[kind])
@@ -120,7 +138,7 @@ def _why_no_items(targets: Mapping[str, Spent]) -> str:
     if kind == ROOM:
         go_on = f"a greater queue_depth would let {'it' if one else 'them'} go on"
         return f", while {who} for room in {_queues(targets.values())}: {go_on}"
-    return f", and {who} for {_cause(kind, targets, targets)}"
+    return f", and {who} for {_cause(kind, targets, {})}"  # who makes what a target takes is not known
 
 
 def _queues(spent: Iterable[Spent]) -> str:
@@ -148,16 +166,18 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _range(shares: Sequence[float]) -> str:
+def range_of(shares: Sequence[float]) -> str:
+    """`45 – 50 %`, of shares from 0 to 1."""
     low, high = _percent(min(shares)), _percent(max(shares))
     return low if low == high else f"{low.removesuffix(' %')} – {high}"
 
 
-def _is_seconds(value: object) -> bool:
+def is_seconds(value: object) -> TypeGuard[float]:
+    """Whether it is a time, or another number that is not negative."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def _seconds(value: object) -> list[tuple[str, float]]:
     """The entries of a table that are times, where it is a table."""
     entries = value.items() if isinstance(value, dict) else ()
-    return [(str(name)[:60], float(seconds)) for name, seconds in entries if _is_seconds(seconds)]
+    return [(str(name)[:60], float(seconds)) for name, seconds in entries if is_seconds(seconds)]

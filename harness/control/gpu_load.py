@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.analysis.starved import ends_of
+
 EVERY_S = 0.25
 
 
@@ -150,12 +152,11 @@ def _text(said: str | bytes) -> str:
 def warm_window(row: Mapping[str, Any]) -> Window | None:
     """From when all who take steps were warm to the last good step of any worker; None where a row does not say."""
     began, startup = row.get("facts", {}).get("clock_start_ns"), row.get("startup_s")
-    lasted = [one.get("warm_s") for one in row.get("workers", {}).values()]
-    known = [seconds for seconds in lasted if isinstance(seconds, int | float)]
-    if not isinstance(began, int) or not isinstance(startup, int | float) or not known:
+    ends = ends_of(row).values()
+    if not isinstance(began, int) or not isinstance(startup, int | float) or not ends:
         return None
     warm = began / 1e9 + startup
-    return warm, warm + max(known)
+    return warm, warm + max(ends)
 
 
 def visible_device(number: int, visible: str | None) -> int | str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from harness.analysis.starved import Seen, add_loads
 from harness.analysis.warm_time import Spent
 from harness.control.request import Row
 
@@ -64,6 +65,7 @@ class Tallies:
     memory: dict[str, tuple[float, float]] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
     load: dict[str, Load] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)  # the devices of drafters, in trials that tell enough
 
     def add(self, row: Row) -> None:
         """Count one trial's row, which must be sound."""
@@ -91,6 +93,7 @@ class Tallies:
             fresh = (peaks.get("peak_allocated", 0.0), peaks.get("peak_reserved", 0.0))
             self.memory[device] = (max(known[0], fresh[0]), max(known[1], fresh[1]))
 
+        add_loads(self.seen, row)
         for device, seen in row["gpu_load"].items():
             if "busy_mean" in seen:
                 warm = seen.get("busy_warm")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.warm_time import KINDS, Spent, why_idle
+from harness.analysis.starved import what_starves
+from harness.analysis.warm_time import KINDS, Spent
+from harness.core.axes import Value
 from harness.report.bars import Bar, bar
 from harness.report.tallies import Load, Tallies
 from harness.report.text import clip
@@ -65,10 +67,14 @@ def _told(percent: float) -> str:
 
 
 def idle_rows(
-    tallies: Mapping[str, Tallies], values: Mapping[str, object], names: Mapping[str, str]
+    tallies: Mapping[str, Tallies], values: Mapping[str, Mapping[str, Value]], names: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """(scenario, who is idle there and why), of those in which anybody who takes steps is."""
-    said = [(names.get(scenario, scenario), why_idle(found.spent)) for scenario, found in tallies.items() if scenario in values]
+    """(scenario, who is idle there, or whose GPU is, and why), of those in which anybody who takes steps is."""
+    said = [
+        (names.get(scenario, scenario), what_starves(found.spent, found.seen, values[scenario]))
+        for scenario, found in tallies.items()
+        if scenario in values
+    ]
     return tuple((name, why) for name, why in said if why)
 
 

@@ -127,8 +127,9 @@ class Trial:
 
     def waited(self, worker: str, what: str, began_ns: int, ended_ns: int, whom: str = "") -> None:
         """A wait of the worker's has ended; `whom`: the one who could end it, where that was one."""
-        if self.warm_ns is not None and worker:
-            self.tally(worker).warm.wait(what, whom, began_ns, ended_ns, self.warm_ns)
+        known = self.workers.get(worker) if self.warm_ns is None else self.tally(worker) if worker else None
+        if known is not None:
+            known.warm.wait(what, whom, began_ns, ended_ns, self.warm_ns)
 
     def error(self, exc: BaseException, thread: Thread, worker: str, at_ns: int, stage: str = "") -> ErrorRecord:
         """Record an exception that left a step, a stage of the trial or a worker."""

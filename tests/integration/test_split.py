@@ -57,6 +57,7 @@ def test_drafters_in_processes_compute_what_they_compute_in_one(executor: LocalE
         assert split["workers"][name]["losses"] == whole["workers"][name]["losses"], "to the bit"
         assert split["workers"][name]["facts"]["data"] == whole["workers"][name]["facts"]["data"]
         assert (tmp_path / "split" / name / "events.jsonl").exists()
+        assert 0 < split["workers"][name]["cpu_s"] <= 1.2 * split["workers"][name]["warm_s"], "of its own process's thread"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,11 @@ def test_targets_that_wait_for_room_elsewhere_are_named_with_whose_queue() -> No
     )
 
 
+def test_targets_that_wait_for_items_themselves_are_the_end_of_what_is_known() -> None:
+    found = spent(drafter_0=worker("drafter", {"queue.get": 3.0}), target_0=worker("target", {"queue.get": 9.0}))
+    assert why_idle(found).endswith("for items, and the target waits 90 % of its own for items")
+
+
 @pytest.mark.parametrize(
     ("waited", "told"),
     [

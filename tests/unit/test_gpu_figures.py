@@ -104,6 +104,18 @@ def test_of_busy_drafters(tmp_path: Path, share: float | None, reached: bool) ->
     assert found.text == f"cpu off {99.0 if share is None else 100 * share:.1f}% (ok)"
 
 
+def test_of_drafters_that_wait_for_nobody_and_whose_gpus_are_idle(tmp_path: Path) -> None:
+    one = {"role": "drafter", "busy": 0.998, "warm_s": 10.0, "cpu_s": 4.5, "waited_s": {"queue.get": 0.02}}
+    workers = {"drafter-0": one, "drafter-1": {**one, "cpu_s": 5.0}}
+    shares = {"cuda:0": 0.53, "cuda:1": 0.56}
+    load = {device: {"busy_mean": 0.3, "busy_warm": busy, "samples_warm": 30} for device, busy in shares.items()}
+    ran = Scenario(drafters=2, devices="cuda:0+cuda:1", lock="warmup_barrier")
+    found = figures.busy(_run_folder(tmp_path, [row(ran, workers=workers, gpu_load=load)]))
+    assert found.text.startswith("cuda:0+cuda:1 off 99.8% (ok, cuda:0 53%, cuda:1 56%); cuda:0+cuda:1 off: drafter-0 and ")
+    assert "their GPUs are busy 53 – 56 % of the time once all are warm: their threads ran 45 – 50 % of it" in found.text
+    assert found.values["cuda:0+cuda:1 off"]["ran"] == {"drafter-0": 0.45, "drafter-1": 0.5}
+
+
 def test_of_start_up(tmp_path: Path) -> None:
     rows = [
         row(Scenario(), tokens_per_s=1000.0, startup_s=2.0),

@@ -90,6 +90,8 @@ def test_the_load_once_warm_is_of_the_samples_in_that_time(nvml: FakeNvml, monke
         "workers": {"drafter-0": {"warm_s": 2.0}, "drafter-1": {"warm_s": 1.0}, "target-0": {"warm_s": None}},
     }  # fmt: skip
     assert warm_window(row) == (10.5, 12.5)
+    apart = {"drafter-0": {"warm_s": 2.0, "first_good_s": 2.5}, "drafter-1": {"warm_s": 0.5, "first_good_s": 3.5}}
+    assert warm_window({**row, "workers": apart, "scenario": {"lock": "process"}}) == (10.5, 11.5), "each was warm for itself"
     for key in row:
         assert warm_window({k: v for k, v in row.items() if k != key}) is None
 

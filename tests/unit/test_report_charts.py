@@ -136,6 +136,18 @@ def test_the_time_of_warm_workers_is_a_share_of_all_trials_and_who_is_idle_is_na
     assert why.endswith("for room in the queue of drafter-1: a greater queue_depth would let it go on")
 
 
+def test_gpus_that_are_idle_although_nobody_waits_are_told_of_over_all_trials() -> None:
+    scenario = Scenario(drafters=1, devices="cuda:0")
+    one = {**warm("drafter", {"queue.get": 0.02}), "warm_s": 10.0}
+    rows = []
+    for repeat, (busy, samples, cpu_s) in enumerate(((0.5, 30.0, 4.0), (0.7, 30.0, 6.0), (0.99, 3.0, 5.0))):
+        load = {"cuda:0": {"busy_mean": 0.3, "busy_warm": busy, "samples_warm": samples}}
+        rows.append(row(scenario, repeat, workers={"drafter-0": {**one, "cpu_s": cpu_s}}, gpu_load=load))
+    [(_, why)] = charts((scenario, tallied(rows))).idle
+    assert why.startswith("drafter-0 waits for nobody, yet its GPU is busy 60 % of the time once all are warm: its thread ran ")
+    assert "ran 50 % of it" in why
+
+
 def test_of_an_older_harness_s_rows_nothing_is_said() -> None:
     old = {**worker(1), "waited_s": {"queue.get": 3.0}, "busy": 0.5}
     found = charts((Scenario(), tallied([row(None, 0, workers={"drafter-0": old})])))

@@ -87,6 +87,14 @@ def test_who_keeps_warm_workers_waiting_is_named(tmp_path: Path) -> None:
     assert "Where the time of warm workers went" in found.shown
 
 
+def test_what_starves_a_gpu_is_named(tmp_path: Path) -> None:
+    warm = {"role": "drafter", "warm_s": 10.0, "waited_s": {}, "waited_on_s": {}, "cpu_s": 9.8}
+    load = {"cuda:0": {"busy_mean": 0.3, "busy_most": 1.0, "busy_warm": 0.5, "samples_warm": 30, "samples": 50}}
+    write_folder(tmp_path, [row(Scenario(devices="cuda:0"), 0, workers={"drafter-0": warm}, gpu_load=load)])
+    _, found = made(tmp_path)
+    assert "its GPU is busy 50 % of the time once all are warm: its thread ran 98 % of it, so it cannot launch" in found.shown
+
+
 def test_rows_of_charts_that_are_not_shown_are_counted(tmp_path: Path) -> None:
     warm = {"role": "drafter", "warm_s": 2.0, "waited_s": {"strategy_lock": 1.5}, "waited_on_s": {}}
     scenarios = [Scenario(schedule=f"pct:1:{depth}") for depth in range(1, 62)]

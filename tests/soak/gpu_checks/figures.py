@@ -11,7 +11,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from harness.analysis.resample import median_interval
-from harness.analysis.warm_time import Spent, why_idle
+from harness.analysis.starved import Seen, add_loads, what_starves
+from harness.analysis.warm_time import Spent
 from harness.control.conclusion import conclude
 from harness.control.results import read_environment, read_rows
 from harness.core.matrix import load_matrix
@@ -93,7 +94,8 @@ def matrix(folder: Path) -> Figure:
 
 
 def busy(folder: Path) -> Figure:
-    """By devices and CUDA-graph setting: the least busy drafter's share of its warm time, and who it waited for."""
+    """By devices and CUDA-graph setting: the least busy drafter's share of its warm time and the load of its GPUs, and who it
+    waited for, or what starves them."""
     values: dict[str, Any] = {}
     whys = []
     for row in rows_of(folder):
@@ -102,13 +104,16 @@ def busy(folder: Path) -> Figure:
         spent = {name: Spent() for name in row["workers"]}
         for name, one in row["workers"].items():
             spent[name].add(one)
-        why = why_idle(spent)
+        seen: dict[str, Seen] = {}
+        add_loads(seen, row)
+        why = what_starves(spent, seen, row["scenario"])
         whys += [f"{row['scenario']['devices']} {row['scenario']['cudagraphs']}: {why}"] if why else []
         drafters = {name: one for name, one in row["workers"].items() if one["role"] == "drafter"}
         values[f"{row['scenario']['devices']} {row['scenario']['cudagraphs']}"] = {
             "outcome": row["outcome"],
             "busy": {name: one.get("busy") for name, one in drafters.items()},
             "waited_s": {name: one.get("waited_s", {}) for name, one in drafters.items()},
+            "ran": {name: spent[name].ran for name in drafters},
             "why": why,
             "gpu_load": row.get("gpu_load", {}),
             "tokens_per_s": row["tokens_per_s"],
@@ -117,9 +122,15 @@ def busy(folder: Path) -> Figure:
     parts = []
     for name, one in values.items():
         known = [share for share in one["busy"].values() if share is not None]
-        parts.append(f"{name} {f'{min(known):.1%}' if known else 'unknown'} ({one['outcome']})")
+        loads = [f", {device} {load['busy_warm']:.0%}" for device, load in _loads(one["gpu_load"])]
+        parts.append(f"{name} {f'{min(known):.1%}' if known else 'unknown'} ({one['outcome']}{''.join(loads)})")
     reached = bool(shares) and all(share is not None and share >= GOAL_BUSY for share in shares)
     return Figure("; ".join([", ".join(parts), *whys]), values, reached)
+
+
+def _loads(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The devices whose load once warm is known."""
+    return sorted((device, load) for device, load in found.items() if isinstance(load, dict) and "busy_warm" in load)
 
 
 def startup(folder: Path) -> Figure:
