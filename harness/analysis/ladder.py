@@ -135,6 +135,7 @@ class Ladder:
         self.trials = 0  # that ran, those of plans included
         self.since_failure = 0
         self.last_reason = ""
+        self.beside = False  # some trials ran beside others, so costs are of those that did not
         self._in_turn: list[Result] = []
         self._cheaper: dict[tuple[str, str], bool] = {}
         self._fixed_costs: tuple[int, tuple[str, ...]] = (-1, order.names)
@@ -163,6 +164,7 @@ class Ladder:
             standing.reason = standing.reason if result.run.schedule else result.reason
             return
         self.trials += 1
+        self.beside = self.beside or not result.alone
         if result.kind == "incomplete":
             self._silent[result.run.context] += not result.run.schedule
             standing.silent[key] = standing.silent.get(key, 0) + 1
@@ -307,7 +309,8 @@ class Ladder:
     def unpriced(self, name: str) -> int:
         """Good trials that run alone which its cost still lacks; a strategy whose trials for it say nothing is given up."""
         standing = self.standings[name]
-        return 0 if standing.unmeasured >= TRIES else max(0, PRICED - standing.measured)
+        given_up = standing.unmeasured >= TRIES and standing.unmeasured > standing.measured
+        return 0 if given_up else max(0, PRICED - standing.measured)
 
     def compared(self, one: str, other: str) -> dict[str, int]:
         """Strategy → good trials in turn with the other that are still to be made; one that gives none is given up."""

@@ -32,8 +32,8 @@ class Entry:
     `certified`: fresh trials without a failure, in the scenario that has fewest. `implied_by`: the strategy above it
     whose failure makes this one unsafe, "" where it failed itself. `plan_trials`: those that the hazards' plans took,
     `plan_failures`: how many of these plans showed a failure, in their order or beside it; both are in no other count.
-    `chance_unsafe` is a belief, no result. Medians in seconds and real tokens a second, of the first scenario's good
-    trials; intervals from six of them on.
+    `chance_unsafe` is a belief, no result. Medians in seconds and real tokens a second, of the `measured` trials: good ones
+    of the first scenario that ran by themselves; intervals from six of them on.
     """
 
     lock: str
@@ -57,6 +57,7 @@ class Entry:
     plan_trials: int = 0
     plan_failures: int = 0
     rests_on: tuple[str, ...] = ()
+    measured: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Answer:
     """`answer`: the cheapest strategy that was certified, None without one. `open`: what is not settled, a line each.
 
     `cheapest`: whether every cheaper one is known to be unsafe. `cost`: what the answer costs against the cheapest other
-    strategy that was measured, in words; empty when too little was.
+    strategy that was measured, in words; empty when too little was. `beside`: some trials ran beside others, and tell no costs.
     """
 
     answer: str | None
@@ -78,6 +79,7 @@ class Answer:
     cost: Mapping[str, str]
     open: tuple[str, ...]
     stopped: str
+    beside: bool = False
 
 
 def answer_of(
@@ -110,6 +112,7 @@ def answer_of(
         cost={} if best is None else _cost(ladder, best),
         open=left,
         stopped=stopped,
+        beside=ladder.beside,
     )
 
 
@@ -174,6 +177,7 @@ def _entry(
         plan_trials=sum(result.trials for result in standing.plans.values()) + sum(standing.unanswered.values()),
         plan_failures=sum(result.failed for result in standing.plans.values()),
         rests_on=rest.schedules if rest.schedule == SEVERAL else (),
+        measured=standing.measured,
     )
 
 

@@ -166,7 +166,7 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
     answered = asked = 0
     for told in read_plans(opened.folder.path):
         bisector.record(told)
-    for row in runner.earlier:
+    for row in [*runner.earlier, *runner.settle()]:
         bisector.record(result_of(row))
     phase = Phase(opened.note)
 
@@ -175,6 +175,8 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
         bisector.record(told)
 
     while True:
+        if runner.interrupted:
+            return bisector.conclude(INTERRUPTED)
         step = bisector.batch(opened.options.jobs)
         if isinstance(step, Answer):
             return step
@@ -204,8 +206,6 @@ def _locks(opened: OpenBisection, runner: TrialRunner, budget: Budget, oracle: P
         ]
         for row in runner.run(wanted, references_first=measuring):
             bisector.record(result_of(row))
-        if runner.interrupted:
-            return bisector.conclude(INTERRUPTED)
 
 
 def _regions(opened: OpenBisection, runner: TrialRunner, budget: Budget) -> RegionAnswer:
@@ -213,10 +213,12 @@ def _regions(opened: OpenBisection, runner: TrialRunner, budget: Budget) -> Regi
     search = RegionSearch(
         p_min=question.p_min, alpha=question.alpha, contexts=len(question.contexts), portfolio=question.portfolio
     )
-    for row in runner.earlier:
+    for row in [*runner.earlier, *runner.settle()]:
         _record_region(search, row)
     phase = Phase(opened.note)
     while True:
+        if runner.interrupted:
+            return search.conclude(INTERRUPTED)
         step = search.batch(opened.options.jobs)
         if isinstance(step, RegionAnswer):
             return step
@@ -236,8 +238,6 @@ def _regions(opened: OpenBisection, runner: TrialRunner, budget: Budget) -> Regi
             wanted.append((_scenario(question, trial.context, trial.lock), tag))
         for row in runner.run(wanted):
             _record_region(search, row)
-        if runner.interrupted:
-            return search.conclude(INTERRUPTED)
 
 
 def _record_region(search: RegionSearch, row: Row) -> None:

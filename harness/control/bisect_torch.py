@@ -176,8 +176,10 @@ class _Search:
             if stopped:
                 return stopped
             runner = TrialRunner(self._question, opened, environment, executor, self._listener, self._interrupts.held)
+            for row in runner.settle():
+                self._record(version, row)
             tag = {"purpose": "version", "strategy": version, "context": 0, "schedule": ""}
-            while self._points.verdict(version) == "undecided":
+            while not runner.interrupted and self._points.verdict(version) == "undecided":
                 stopped = self._budget.spent(self._trials)
                 if stopped:
                     return stopped
@@ -185,8 +187,8 @@ class _Search:
                 size = min(self._options.jobs, self._points.left(version), left or self._options.jobs)
                 for row in runner.run([(self._question.contexts[0], tag)] * size):
                     self._record(version, row)
-                if runner.interrupted:
-                    return INTERRUPTED
+            if runner.interrupted:
+                return INTERRUPTED
         return ""
 
     def _plans(self, version: str, oracle: PlanOracle, folder: Path) -> str:

@@ -1,7 +1,8 @@
 """Trials of a bisection: rows of a run folder that say what they were run for, and results made of rows.
 
 Any row carries `bisect`: purpose, strategy, number of the scenario, schedule (of the portfolio: its family, since each
-trial has a seed of its own), and whether it ran alone. That is all that `--resume` needs.
+trial has a seed of its own), and whether it ran alone. That is all that `--resume` needs. It stands in the trial's `spec.json`,
+too: what a trial that ended without a row was for, and whether it ran alone, is what it was when it began.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from harness.control.bisect_evidence import from_locks_only, kind_of, reason_of,
 from harness.control.bisect_question import Question
 from harness.control.caches import WarmCaches
 from harness.control.listener import Listener
+from harness.control.recovery import recover
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
-from harness.control.results import is_finished, read_rows
+from harness.control.results import is_finished, read_environment, read_rows
 from harness.control.rows import skipped_row
-from harness.control.rundir import RunFolder, open_run
+from harness.control.rundir import TRIALS, RunFolder, open_run
 from harness.control.runner import Plan, carry_out, trial_id
 from harness.control.skips import skip_reason
+from harness.core.errors import UserError
+from harness.core.jsontext import parse_json
 from harness.core.scenario import Scenario
 
 Tag = Mapping[str, Any]
@@ -113,15 +117,39 @@ class TrialRunner:
         self._references = References(folder.path, dtype=str(question.pipeline.get("dtype", "float32")))
         self._caches = WarmCaches(folder.path)
         self._used: defaultdict[str, set[int]] = defaultdict(set)  # repeats that have a row, by scenario id
+        self._seeds: Counter[str] = Counter()  # the next of each family
         self.earlier: list[Row] = []
+        one_by_one = (read_environment(folder.path).get("options") or {}).get("jobs", 1) == 1
         for row in read_rows(folder.path):
             if is_finished(row) and "bisect" in row:  # not of a `harness run` that older releases let go on here
+                row["bisect"].setdefault("alone", one_by_one)  # older releases did not say
                 self.earlier.append(row)
-                self._used[row["scenario_id"]].add(int(row["repeat"]))
-        self._seeds: Counter[str] = Counter()  # the next of each family
-        for row in self.earlier:
-            self._seeds[_family(row)] = max(self._seeds[_family(row)], _seed(row) + 1)
+                self._learn(row)
         self.interrupted = False
+
+    def settle(self) -> list[Row]:
+        """The rows of trials that had ended when an earlier part was stopped, and had none yet: they waited for a reference,
+        or the part was killed. The search may never ask for them again, and those in doubt are failures more often than not.
+        Fewer than there are: it was interrupted.
+        """
+        requests = []
+        for spec in sorted(self._folder.path.glob(f"{TRIALS}/*/spec.json")):
+            request, tag = self._ended(spec)
+            if request is not None:
+                requests.append(request)
+                self._folder.tags[request.trial_id] = tag
+        return self._carry_out(Plan(tuple(requests), (), 0), references_first=False) if requests else []
+
+    def _ended(self, path: Path) -> tuple[TrialRequest | None, Tag]:
+        """The request of a trial that has ended and has no row, and what it was for; None for any other."""
+        try:
+            spec = parse_json(path.read_text("utf-8"))
+            tag = spec["extra"]["bisect"]
+            request = self._request(Scenario.from_dict(spec["scenario"]), int(spec["repeat"]), tag)
+        except (OSError, ValueError, LookupError, TypeError, UserError):
+            return None, {}  # half-written, or of an older release
+        ours = request.folder == path.parent and request.trial_id not in self._folder.finished
+        return (request if ours and recover(request) is not None else None), tag
 
     def run(self, wanted: Sequence[tuple[Scenario, Tag]], *, references_first: bool = False) -> list[Row]:
         """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted.
@@ -137,16 +165,19 @@ class TrialRunner:
             used = self._used[scenario.id] | taken[scenario.id]
             repeat = next(number for number in itertools.count() if number not in used)
             taken[scenario.id].add(repeat)
-            request = self._request(scenario, repeat)
+            request = self._request(scenario, repeat, tag)
             self._folder.tags[request.trial_id] = tag
             reason = skip_reason(scenario, self._environment, self._question.pipeline)
             if reason:
                 skipped.append(skipped_row(request, reason))
             else:
                 requests.append(request)
+        return self._carry_out(Plan(tuple(requests), tuple(skipped), 0), references_first=references_first)
+
+    def _carry_out(self, plan: Plan, *, references_first: bool) -> list[Row]:
         self._folder.fresh_rows = []
         self.interrupted = carry_out(
-            Plan(tuple(requests), tuple(skipped), 0),
+            plan,
             self._folder,
             self._executor,
             self._listener,
@@ -157,10 +188,15 @@ class TrialRunner:
         )
         finished = [row for row in self._folder.fresh_rows if is_finished(row)]
         for row in finished:
-            self._used[row["scenario_id"]].add(int(row["repeat"]))
+            self._learn(row)
         return finished
 
-    def _request(self, scenario: Scenario, repeat: int) -> TrialRequest:
+    def _learn(self, row: Row) -> None:
+        """Neither its number nor its seed is given to another trial."""
+        self._used[row["scenario_id"]].add(int(row["repeat"]))
+        self._seeds[_family(row)] = max(self._seeds[_family(row)], _seed(row) + 1)
+
+    def _request(self, scenario: Scenario, repeat: int, tag: Tag) -> TrialRequest:
         limits: dict[str, Any] = {
             "timeout_s": self._question.timeout_s,
             "hang_timeout_s": self._question.hang_timeout_s,
@@ -172,6 +208,7 @@ class TrialRunner:
             repeat,
             self._folder.trial_folder(name),
             pipeline=self._question.pipeline,
+            extra={"bisect": dict(tag)},
             **{key: value for key, value in limits.items() if value is not None},
         )
 
@@ -210,7 +247,7 @@ def result_of(row: Row) -> Result:
         startup_s=row.get("startup_s"),
         tokens_per_s=row.get("tokens_per_s"),
         wait_s=sum(waits),
-        alone=tag.get("alone", False),  # rows of older releases do not say
+        alone=tag.get("alone", False),
     )
 
 

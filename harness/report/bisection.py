@@ -45,7 +45,7 @@ def print_bisection(console: Console, result: BisectResult, folder: str, page: s
         console.print(line, soft_wrap=True)
     console.print()
     console.print(_ladder(answer) if isinstance(answer, Answer) else _sets(answer))
-    for meaning in _legend(answer, _jobs(result)):
+    for meaning in _legend(answer):
         console.print(meaning)
     _lines(console, "Still open", list(answer.open))
     if answer.answer is not None and answer.verdict == "safe":
@@ -54,11 +54,6 @@ def print_bisection(console: Console, result: BisectResult, folder: str, page: s
         for code in advice(answer.answer, *_as_tried(result, answer.answer)).splitlines():
             console.print(Text(f"  {code}"), soft_wrap=True)
     _lines(console, "Next", _next(result, folder, page))
-
-
-def _jobs(result: BisectResult) -> int:
-    """How many trials ran at a time."""
-    return int(result.environment.get("options", {}).get("jobs", 1))
 
 
 def _as_tried(result: BisectResult, lock: str) -> tuple[Collection[str], bool]:
@@ -201,8 +196,8 @@ def _ladder(answer: Answer) -> Table:
     return table
 
 
-def _legend(answer: Answer | RegionAnswer, jobs: int = 1) -> list[str]:
-    """What the words and figures of the table mean, of those that stand in it. `jobs`: how many trials ran at a time."""
+def _legend(answer: Answer | RegionAnswer) -> list[str]:
+    """What the words and figures of the table mean, of those that stand in it."""
     if not isinstance(answer, Answer):
         return []
     lines = []
@@ -212,10 +207,14 @@ def _legend(answer: Answer | RegionAnswer, jobs: int = 1) -> list[str]:
         lines.append("in a plan: it failed while threads were held for a plan, in another way than that is made for.")
     if plan_trials := sum(entry.plan_trials for entry in answer.ladder):
         lines.append(f"{plan_trials} of the trials were of plans.")
-    if jobs > 1 and any(entry.startup_s is not None for entry in answer.ladder):
+    if answer.beside:
         tried = [entry for entry in answer.ladder if entry.trials and entry.verdict in ("safe", "undecided")]
-        without = ", ".join(entry.lock for entry in tried if entry.startup_s is None)
-        further = f"; {without}: none did, so the order of the list stands for their cost" if without else ""
+        without = ", ".join(entry.lock for entry in tried if not entry.measured)
+        priced = any(entry.measured for entry in tried)
+        if without and answer.conclusion != NOTHING_TO_FIX:
+            further = f"; of {without} there are none, so the order of the list stands for their cost"
+        else:
+            further = "" if priced else "; there are none"
         lines.append(f"start, tok/s, wait: of trials that ran by themselves{further}.")
     return lines
 
@@ -265,7 +264,7 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
 
 def _next(result: BisectResult, folder: str, page: str) -> list[str]:
     answer = result.answer
-    jobs = _jobs(result)
+    jobs = int(result.environment.get("options", {}).get("jobs", 1))
     lines = []
     entries: Sequence[Any] = answer.ladder if isinstance(answer, Answer) else answer.tested
     witness = next((entry.witness for entry in reversed(entries) if entry.witness), None)

@@ -12,7 +12,7 @@ from simulated_ladders import LADDER, NAMES, simulate
 
 from harness.analysis.bisector import FIRST, PROVOKED, WITNESS_TRIALS, Bisector, Settings
 from harness.analysis.intervals import failure_rate_upper, trials_for_safe
-from harness.analysis.ladder import IN_TURN, MEASURING, PRICED, TRIES, Kind, PlanResult, Result, Run
+from harness.analysis.ladder import IN_TURN, MEASURING, PRICED, TRIES, Kind, Ladder, PlanResult, Result, Run
 from harness.analysis.order import chain, strategy_order
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import NONE_SAFE, NOTHING_TO_FIX, SEVERAL, Answer, Entry
@@ -777,6 +777,16 @@ def test_trials_that_ran_beside_others_tell_no_cost(size: int) -> None:
     assert any(len(batch) > 1 for batch in batches)
     assert all(len(batch) == 1 for batch in batches if batch[0].purpose in MEASURING)
     assert sum(batch[0] == Run("compile_gate", 0, "", "price") for batch in batches) == PRICED
+
+
+def test_now_and_then_out_of_memory_a_cost_is_told_all_the_same() -> None:
+    ladder = Ladder(DESIGN, 1)
+    for kind in ("ok", "incomplete", "ok", "incomplete", "ok", "incomplete", "ok"):
+        ladder.add(Result(Run("compile_gate", 0, "", "price"), kind, startup_s=1.0))  # type: ignore[arg-type]
+    assert ladder.unpriced("compile_gate") == PRICED - 4
+    for _ in range(2):
+        ladder.add(Result(Run("compile_gate", 0, "", "price"), "incomplete"))
+    assert ladder.unpriced("compile_gate") == 0, "five of nine said nothing"
 
 
 def test_a_strategy_whose_cost_cannot_be_told_is_given_up() -> None:

@@ -361,7 +361,10 @@ def test_what_tells_the_cost_runs_alone_and_nothing_else_tells_it(
     assert all(count == 1 for count, names in at_once if names & alone)
     assert entry(document, document["answer"])["tokens_per_s"] == 1000.0
     said = " ".join(run("locks", "--resume", "-j", "6", json_output=False)[1].split())
-    assert "start, tok/s, wait: of trials that ran by themselves" in said
+    assert "start, tok/s, wait: of trials that ran by themselves; of " in said
+    assert "there are none, so the order of the list stands for their cost." in said
+    one_by_one = " ".join(run("locks", "--resume", "-j", "1", json_output=False)[1].split())
+    assert "of trials that ran by themselves" in one_by_one, "it is said of the rows, whatever this command's -j"
     older = next(row for row in rows(tmp_path / "run") if row["trial"] in alone)
     del older["bisect"]["alone"]
     assert not bisect_trials.result_of(older).alone, "rows of a release that did not say"
