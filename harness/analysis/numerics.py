@@ -4,7 +4,7 @@ The reference runs the same configuration with one drafter at a time on one thre
 What a lock strategy, a warm-up or the number of targets may change is *when* things are computed, never what; so those
 axes are not part of a reference's configuration (`reference_scenario`).
 
-A difference is a doubt until a second run of the reference has told how far two honest runs differ (`FACTOR`).
+A difference is a doubt until further runs of the reference have told how far honest runs differ (`drift`).
 """
 
 from __future__ import annotations
@@ -12,44 +12,30 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
 from typing import Any
 
-from harness.core.losses import read
+from harness.analysis.drift import ENOUGH, FACTOR, Drift, Workers, losses_of, pairs, relative
 from harness.core.outcome import OK
 from harness.core.scenario import Scenario
 
 # Largest relative difference of a step's loss that is not called in doubt, by dtype of the computation. On the CPU
 # two runs of one configuration agree to the bit; the room is for another order of summation on a GPU, which training
-# steps then amplify. A larger one is put to the test: the reference is run a second time.
+# steps then amplify. A larger one is put to the test: the reference is run again.
 TOLERANCE: dict[str, float] = {"float64": 1e-8, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
-FLOOR = 1e-3  # losses below this are compared as if they were this large
-FACTOR = 3.0
-"""How many times what two runs of one reference differ by a trial must differ from it, besides by the tolerance.
-
-On a GPU kernels that add in whatever order (atomics) make two honest runs drift apart, and by how much is the model's, the
-learning rate's and the number of steps', so no tolerance of a dtype covers it. An honest trial's distance from its reference is
-drawn as that of the second reference is; the largest of several steps of one is hardly ever three times that of the other. A
-larger factor would excuse real differences. Where two references agree to the bit (CPU), any factor excuses nothing.
-"""
-AHEAD = 0.5
-"""What two references differ by is looked at up to the step in question and this share of its number further, `LEAST_AHEAD` at
-least. Honest runs drift apart faster and faster, and one may be a step or two ahead of another: simulated with the drift that
-was measured on two H200s (two drafters, bfloat16, 22 steps; nearly every trial is in doubt there), 3 to 7 honest trials in 100
-would be accused if it were looked at up to the step alone, and fewer than 1 in 100 are so.
-"""
-LEAST_AHEAD = 2
 FROM_ITSELF = "the reference from itself"
 NOT_AGAIN = "the reference could not be run again"
+NOT_TOLD = "the references themselves do not agree well enough to tell where losses are finite"
 
 
 @dataclass(frozen=True)
 class Difference:
     """A step at which a drafter's loss leaves its reference by more than the tolerance.
 
-    `itself`: the most by which two runs of the reference differ until a little after (`AHEAD`); None if there is but one.
+    `relative`: from the first run of the reference; `nearest`: from that of the `runs` which is the nearest.
+    `itself`: the most by which any two of them differ until a little later; 0 where they have this drafter's losses alike to
+    the bit, whatever others do; None if there is but one. `told`: whether they tell where losses are finite.
     """
 
     worker: str
@@ -58,15 +44,39 @@ class Difference:
     reference: float
     relative: float
     tolerance: float
+    nearest: float
     itself: float | None = None
+    runs: int = 1
+    told: bool = True
+
+    @property
+    def excused(self) -> bool:
+        """Whether it is one that an honest run may show. Further references excuse more, never less."""
+        within = self.itself is not None and self.nearest <= max(self.tolerance, FACTOR * self.itself)
+        return self.told and within
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it stands, however few the references are: they agree to the bit."""
+        return self.told and not self.excused and self.itself == 0
 
     @property
     def stands(self) -> bool:
-        """Whether it is more than what the reference differs from itself."""
-        return self.itself is None or self.relative > FACTOR * self.itself
+        """Whether it is more than what the reference differs from itself, by enough runs of it to tell."""
+        return self.at_once or (self.told and not self.excused and self.runs >= ENOUGH)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether further runs of the reference may settle it."""
+        return self.told and not self.excused and not self.stands
+
+    @property
+    def weight(self) -> int:
+        """Of a drafter's differences that of the most weight is told; an excused one never."""
+        return 3 if self.stands else 2 if self.in_doubt else 0 if self.excused else 1
 
     def __str__(self) -> str:
-        itself = "" if self.itself is None else f", {FROM_ITSELF} {self.itself:.2g}"
+        itself = "" if self.itself is None else f", {FROM_ITSELF} {self.itself:.2g}{_in_runs(self.runs)}"
         return (
             f"{self.worker}, step {self.step}: loss {self.loss:.6g}, reference {self.reference:.6g} "
             f"(off by {self.relative:.2g}, tolerance {self.tolerance:.2g}{itself})"
@@ -97,37 +107,36 @@ def reference_key(scenario: Scenario, pipeline: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
-Workers = Mapping[str, Mapping[str, Any]]
-
-
 def differences(
-    workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, again: Workers | None = None
+    workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, others: Sequence[Workers] = ()
 ) -> list[Difference]:
-    """Each drafter's first difference, drafters in order of name; of another workload, each worker's that tells losses.
+    """Of each drafter, in order of name, its first difference that stands; else that is in doubt; else that is not excused.
 
-    Without `again`, a second run of the reference, they are doubts; with it, those of them that stand.
+    `others` are the further runs of the reference; without them all are doubts. Of another workload: of each worker that tells
+    losses.
 
     A drafter is compared up to its first step that raised (its loss is None there). With synchronised replicas the
     first such step of *any* drafter ends the comparison for all: from then on the others average without it.
     """
     first: dict[str, Difference] = {}
-    for found in _beyond(workers, reference, dtype, synchronised, again):
-        if found.stands:
-            first.setdefault(found.worker, found)
+    for found in _beyond(workers, reference, dtype, synchronised, others):
+        known = first.get(found.worker)
+        if found.weight > (known.weight if known else 0):
+            first[found.worker] = found
     return list(first.values())
 
 
 def agreement(
-    workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, again: Workers | None = None
+    workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, others: Sequence[Workers] = ()
 ) -> str:
     """The oracle's word for a trial without `differences`: `ok`, and what was seen where that was beyond the tolerance."""
-    found = list(_beyond(workers, reference, dtype, synchronised, again))
+    found = list(_beyond(workers, reference, dtype, synchronised, others))
     if not found:
         return OK
     most = max(found, key=lambda one: one.relative)
     return (
         f"{OK} ({most.worker} off by up to {most.relative:.2g} at step {most.step}, tolerance {most.tolerance:.2g}; "
-        f"{FROM_ITSELF} by {most.itself or 0.0:.2g})"
+        f"{FROM_ITSELF} by {most.itself or 0.0:.2g}{_in_runs(most.runs)})"
     )
 
 
@@ -141,62 +150,41 @@ def within_noise(said: str) -> bool:
     return said.startswith(f"{OK} (")
 
 
+def unsettled(found: Sequence[Difference], why: str) -> str:
+    """What to say behind differences of which none stands; `why` the reference could not be run as often as it takes."""
+    return f"; {NOT_AGAIN}: {why}" if any(one.in_doubt for one in found) else f"; {NOT_TOLD}"
+
+
 def is_unsettled(said: str) -> bool:
     """Whether it tells of a difference that might be one of the reference from itself."""
-    return f"; {NOT_AGAIN}: " in said
+    return f"; {NOT_AGAIN}: " in said or said.endswith(f"; {NOT_TOLD}")
 
 
 def compared(workers: Workers, reference: Workers, *, synchronised: bool = False) -> int:
     """How many losses `differences` has to look at: at none, it finds nothing and says nothing."""
-    return sum(len(pairs) for pairs in _pairs(workers, reference, synchronised).values())
+    return sum(len(found) for found in pairs(workers, reference, synchronised).values())
 
 
 def _beyond(
-    workers: Workers, reference: Workers, dtype: str, synchronised: bool, again: Workers | None
+    workers: Workers, reference: Workers, dtype: str, synchronised: bool, others: Sequence[Workers]
 ) -> Iterator[Difference]:
     """Every step of every drafter that is off by more than the tolerance."""
     tolerance = TOLERANCE.get(dtype, TOLERANCE["float32"])  # another workload may call anything its dtype
-    spread = None if again is None else _spread(reference, again, synchronised)
-    for name, pairs in _pairs(workers, reference, synchronised).items():
-        for step, (loss, wanted) in enumerate(pairs):
-            relative = _relative(loss, wanted)
-            if relative > tolerance:
-                itself = spread[min(step + max(LEAST_AHEAD, int(AHEAD * step)), len(spread) - 1)] if spread else None
-                yield Difference(name, step, loss, wanted, relative, tolerance, itself)
+    drift = Drift([reference, *others], synchronised)
+    further = [losses_of(other, synchronised) for other in others]
+    for name, found in pairs(workers, reference, synchronised).items():
+        for step, (loss, wanted) in enumerate(found):
+            off = relative(loss, wanted)
+            if off <= tolerance:
+                continue
+            from_others = (relative(loss, of[name][step]) for of in further if step < len(of.get(name, ())))
+            nearest = min([off, *from_others])
+            alike = drift.own(name, step) == 0
+            itself = 0.0 if alike else drift.any(step)
+            # Where honest runs drift, one may overflow a little earlier than another.
+            told = alike or itself is None or (math.isfinite(itself) and (math.isfinite(nearest) or drift.finite(name, step)))
+            yield Difference(name, step, loss, wanted, off, tolerance, nearest, itself, drift.runs, told)
 
 
-def _spread(reference: Workers, again: Workers, synchronised: bool) -> list[float]:
-    """By step: the most by which any drafter of one reference differed from the other, up to that step.
-
-    Of all drafters and steps, since each is one draw of what the machine does: two runs may cross by chance at any of them.
-    """
-    pairs = _pairs(again, reference, synchronised).values()
-    by_step = zip_longest(*([_relative(*pair) for pair in found] for found in pairs), fillvalue=0.0)
-    return list(accumulate(map(max, by_step), max))
-
-
-def _relative(loss: float, wanted: float) -> float:
-    """Infinite where one is no finite number and the other is another; two that are alike are no difference."""
-    if loss == wanted or (math.isnan(loss) and math.isnan(wanted)):
-        return 0.0
-    relative = abs(loss - wanted) / max(abs(wanted), FLOOR)
-    return relative if math.isfinite(relative) else math.inf  # nan compares with nothing
-
-
-def _pairs(workers: Workers, reference: Workers, synchronised: bool) -> dict[str, list[tuple[float, float]]]:
-    """By drafter, in order of name: (loss, reference's) of each step from the first that both have."""
-    losses = {name: _until_none(found["losses"]) for name, found in workers.items() if found["role"] != "target"}
-    if synchronised and losses:
-        common = min(len(found) for found in losses.values())
-        losses = {name: found[:common] for name, found in losses.items()}
-    expected = {name: _until_none(reference.get(name, {}).get("losses", [])) for name in losses}
-    return {name: list(zip(losses[name], expected[name], strict=False)) for name in sorted(losses)}
-
-
-def _until_none(losses: Iterable[object]) -> list[float]:
-    found: list[float] = []
-    for loss in map(read, losses):
-        if loss is None:
-            break
-        found.append(loss)
-    return found
+def _in_runs(runs: int) -> str:
+    return f" in {runs} runs" if runs > 2 else ""

@@ -33,8 +33,8 @@ def known_as(folder: Path) -> str:
 def failures_of(row: Row) -> set[str]:
     """Its labels that say something against its strategy.
 
-    Losses that leave the reference, where that could not be run again to tell how far it leaves itself, say nothing: an honest
-    trial on a GPU may look like that.
+    Losses that leave the reference, where that could not be run again to tell how far it leaves itself, or does not tell where
+    losses are finite, say nothing: an honest trial on a GPU may look like that.
     """
     failed = {*row["outcomes"]} & {*FAILURES}
     told = any(problem.get("label") == NUMERICS for problem in row.get("problems") or ())  # found by the workload itself

@@ -28,7 +28,7 @@ class Rows:
             request.trial_id: "" if references is None else references.key_of(request) for request in requests
         }
         self._written: set[str] = set()
-        self._waiting: dict[str, str] = {}  # trial → key of the reference that it waits for, in the order in which they ended
+        self._waiting: dict[str, tuple[str, ...]] = {}  # trial → keys that it waits for, in the order in which they ended
 
     def has(self, trial_id: str) -> bool:
         """Whether that is a trial of the plan, and no reference."""
@@ -40,7 +40,7 @@ class Rows:
 
     def need(self, key: str) -> bool:
         """Whether that reference can still be of use: a trial that is held against it, or in doubt, has no row yet."""
-        return key in self._waiting.values() or any(
+        return any(key in keys for keys in self._waiting.values()) or any(
             of == key and trial not in self._written for trial, of in self._keys.items()
         )
 
@@ -48,9 +48,9 @@ class Rows:
         """Whether the trial has ended and its row is set aside."""
         return request.trial_id in self._waiting
 
-    def in_doubt(self, request: TrialRequest) -> bool:
-        """Whether it waits for the second run of its reference."""
-        return self.waits(request) and self._waiting[request.trial_id] != self._keys[request.trial_id]
+    def awaits(self, request: TrialRequest) -> tuple[str, ...]:
+        """Keys of the references that it waits for: its first, or, in doubt, further runs of it; none where it has a row."""
+        return self._waiting.get(request.trial_id, ())
 
     def take(self, row: Row) -> None:
         """A trial has ended, or was skipped."""
@@ -80,11 +80,11 @@ class Rows:
     def settle(self, *, last: bool = False) -> None:
         """Write what waits for references that are known; with `last` all the rest as well: no reference will come.
 
-        What its reference puts in doubt goes on waiting, for the second run of it.
+        What its reference puts in doubt goes on waiting, for further runs of it.
         """
-        for trial, key in list(self._waiting.items()):
+        for trial, keys in list(self._waiting.items()):
             assert self._references is not None
-            if not (last or self._references.knows(key)):
+            if not (last or all(map(self._references.knows, keys))):
                 continue
             row = take_back(self._folder, trial)
             awaited = self._references.awaited(row)

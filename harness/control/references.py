@@ -4,26 +4,27 @@ A reference lives in `references/<key>/` of the run folder, laid out like a tria
 count of it enters any statistic. A trial's row needs it only when it is judged, so it may come after the trial.
 
 A trial whose losses leave those of its reference is in doubt: on a GPU two honest runs differ, too. Then, and only then, the
-reference is run a second time, once a configuration, in `references/<key>-again/`; it is handled as any other reference.
+reference is run a second time, once a configuration, in `references/<key>-again/`; and what that does not settle is put to two
+more (`-again2`, `-again3`). They are handled as any other reference.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.drift import REFERENCES, Workers
 from harness.analysis.numerics import (
-    NOT_AGAIN,
     Difference,
-    Workers,
     agreement,
     compared,
     differences,
     reference_key,
     reference_scenario,
+    unsettled,
 )
 from harness.core.outcome import OK
 
@@ -34,6 +35,8 @@ LABEL = "numerics"
 PREFIX = "reference-"
 AGAIN = "-again"
 """What the key of a reference's second run has more than that of its first."""
+FURTHER = (AGAIN, *(f"{AGAIN}{number}" for number in range(2, REFERENCES)))
+"""Likewise of all its further runs."""
 
 
 class References:
@@ -44,20 +47,19 @@ class References:
         self._dtype = dtype
         self._known: dict[str, Workers | str] = {}  # workers of the result, or how it ended without being one
 
-    def claim(
-        self, requests: Iterable[TrialRequest], *, again: bool = False, wait: bool = False
-    ) -> dict[str, TrialRequest]:
-        """By key, in the order of the trials: the references that these need and that are not there yet.
+    def firsts(self, requests: Iterable[TrialRequest]) -> dict[str, TrialRequest]:
+        """By key, in the order of the trials: the references that these are held against at first."""
+        return {self.key_of(request): request for request in requests}
 
-        With `again` their second runs: `requests` are trials in doubt.
+    def claim(self, needs: Mapping[str, TrialRequest], *, wait: bool = False) -> dict[str, TrialRequest]:
+        """By key: those of these references that are not there yet. `needs` has for each a trial that is held against it.
 
         The caller runs them and hands each row to `ended`. Where several processes share a run folder, one that another
         makes is left out, or with `wait` waited for: it is known then, or handed to the caller if the other left none.
         """
         claimed: dict[str, TrialRequest] = {}
-        for request in requests:
-            key = self.key_of(request) + (AGAIN if again else "")
-            if key in self._known or key in claimed or self._load(key) or not self._own(key, wait):
+        for key, request in needs.items():
+            if key in self._known or self._load(key) or not self._own(key, wait):
                 continue
             folder = self._base / key
             shutil.rmtree(folder, ignore_errors=True)  # half-made by a run that was killed
@@ -87,14 +89,13 @@ class References:
     def release(self) -> None:
         """Nothing that was claimed is run any more."""
 
-    def prepare(self, requests: Iterable[TrialRequest], executor: Executor, *, again: bool = False) -> None:
-        """Have the references of these trials, with `again` the second runs of them, and run nothing beside them."""
-        requests = list(requests)
+    def prepare(self, needs: Mapping[str, TrialRequest], executor: Executor) -> None:
+        """Have these references, and run nothing beside them."""
         try:
-            if claimed := self.claim(requests, again=again):
+            if claimed := self.claim(needs):
                 executor.run(list(claimed.values()), lambda _: None, self.ended)
-            for request in requests:  # one at a time: nobody waits for another while he keeps one back
-                if claimed := self.claim([request], again=again, wait=True):
+            for key, request in needs.items():  # one at a time: nobody waits for another while he keeps one back
+                if claimed := self.claim({key: request}, wait=True):
                     executor.run(list(claimed.values()), lambda _: None, self.ended)
         finally:
             self.release()
@@ -103,22 +104,31 @@ class References:
         """Whether that reference has come, or ended without being one: what waits for it can be judged."""
         return key in self._known
 
-    def awaited(self, row: Row) -> str:
-        """Key of the reference that a trial's row waits for: it cannot be judged yet; "" where it can.
+    def awaited(self, row: Row) -> tuple[str, ...]:
+        """Keys of the references that a trial's row waits for: it cannot be judged yet; none where it can.
 
-        One that tells no losses needs no reference, and one that agrees with the first no second.
+        One that tells no losses needs no reference, one that agrees with the first no second, and one that two settle no more.
         """
         key = str(row.get("reference", ""))
         if not _tells_losses(row):
-            return ""
+            return ()
         if not self.knows(key):
-            return key
-        return key + AGAIN if not self.knows(key + AGAIN) and self._differences(row) else ""
+            return (key,)
+        if not self._differences(row):
+            return ()
+        if not self.knows(key + AGAIN):
+            return (key + AGAIN,)
+        others, _ = self._others(row)
+        found = self._differences(row, others)
+        if not others or any(one.at_once for one in found) or not any(one.in_doubt or one.stands for one in found):
+            return ()
+        return tuple(key + more for more in FURTHER if not self.knows(key + more))
 
     def judge(self, row: Row) -> None:
         """Add to a trial's row what the comparison says: `oracles.numerics`, and the label where it differs.
 
-        A difference stands, too, where the reference's second run has not come or was none: its text says so.
+        A difference that is not settled, as further runs of the reference have not come or were none, is told as one: its text
+        says so.
         """
         if not _tells_losses(row):
             return
@@ -132,34 +142,45 @@ class References:
         if not compared(row["workers"], known, synchronised=_synchronised(row)):
             oracles["numerics"] = "unavailable: no loss to compare"
             return
-        again, why = self._again(row, known) if self._differences(row) else (None, "")
-        found = self._differences(row, again)
+        others, why = self._others(row) if self._differences(row) else ([], "")
+        found = self._differences(row, others)
         if not found:
             oracles["numerics"] = agreement(
-                row["workers"], known, dtype=self._dtype, synchronised=_synchronised(row), again=again
+                row["workers"], known, dtype=self._dtype, synchronised=_synchronised(row), others=others
             )
             return
-        unsettled = f"; {NOT_AGAIN}: {why}" if again is None else ""
-        oracles["numerics"] = "; ".join(map(str, found)) + unsettled
+        standing = [one for one in found if one.stands]
+        beyond = "" if standing else unsettled(found, why)
+        oracles["numerics"] = "; ".join(map(str, standing or found)) + beyond
         row["outcomes"] = list(dict.fromkeys([*(label for label in row["outcomes"] if label != OK), LABEL]))
         row["outcome"] = row["outcomes"][0]
-        row["reason"] = row["reason"] or str(found[0]) + unsettled
+        row["reason"] = row["reason"] or str((standing or found)[0]) + beyond
 
-    def _differences(self, row: Row, again: Workers | None = None) -> list[Difference]:
+    def _differences(self, row: Row, others: Sequence[Workers] = ()) -> list[Difference]:
         known = self._known[str(row["reference"])]
         if isinstance(known, str):
             return []
         synchronised = _synchronised(row)
-        return differences(row["workers"], known, dtype=self._dtype, synchronised=synchronised, again=again)
+        return differences(row["workers"], known, dtype=self._dtype, synchronised=synchronised, others=others)
 
-    def _again(self, row: Row, first: Workers) -> tuple[Workers | None, str]:
-        """The second run of a row's reference; or None, and why there is none."""
-        found = self._known.get(str(row["reference"]) + AGAIN, "did not come to an end a second time")
-        if isinstance(found, str):
-            return None, f"it {found}"
-        if not compared(found, first, synchronised=_synchronised(row)):
-            return None, "its second run told no loss to compare"
-        return found, ""
+    def _others(self, row: Row) -> tuple[list[Workers], str]:
+        """The further runs of a row's reference that there are; and why the first that is missing is."""
+        key = str(row["reference"])
+        first = self._known[key]
+        others: list[Workers] = []
+        missing: list[str] = []
+        for more in FURTHER:
+            time = "a second time" if more == AGAIN else "once more"
+            if not self.knows(key + more):
+                self._load(key + more)  # of an earlier part of this run, asked for by another trial
+            found = self._known.get(key + more, f"did not come to an end {time}")
+            if isinstance(found, str):
+                missing.append(f"it {found}")
+            elif isinstance(first, str) or not compared(found, first, synchronised=_synchronised(row)):
+                missing.append(f"its {'second' if more == AGAIN else 'further'} run told no loss to compare")
+            else:
+                others.append(found)
+        return others, missing[0] if missing else ""
 
     def key_of(self, request: TrialRequest) -> str:
         """The reference that a trial is held against, for its row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -91,8 +91,8 @@ def carry_out(
 
     A row whose reference has not come is written once it has, and a reference whose trials have all ended without a loss to
     hold against it (out of memory, say) is not made. Trials whose losses leave their reference are in doubt and wait once
-    more: it is run a second time when all trials have ended. Rows that an interrupt finds waiting are left for the run
-    that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
+    more: it is run again when all trials have ended, as often as they need. Rows that an interrupt finds waiting are left for
+    the run that resumes: written now they would be final, and nobody would ever know whether their numbers were right.
     """
     rows = Rows(plan.requests, folder, listener, held, references)
 
@@ -115,10 +115,10 @@ def carry_out(
         else:
             rows.take_reference(row)
 
-    def run_left(requests: Sequence[TrialRequest], *, again: bool = False, wait: bool = False) -> None:
+    def run_left(needs: Mapping[str, TrialRequest], *, wait: bool = False) -> None:
         """The references that are still to be made, and nothing beside them."""
         assert references is not None
-        left = list(references.claim(requests, again=again, wait=wait).values())
+        left = list(references.claim(needs, wait=wait).values())
         rows.settle()
         listener.references(len(left))
         if left:
@@ -139,7 +139,7 @@ def carry_out(
             caches.prime(trials.values(), executor)
             trials = {name: caches.use(request) for name, request in trials.items()}
         needing = [request for request in plan.requests if request.trial_id in trials or rows.waits(request)]
-        claimed = {} if references is None else references.claim(needing)
+        claimed = {} if references is None else references.claim(references.firsts(needing))
         rows.settle()  # of what is recovered, that whose reference had come
         listener.references(len(claimed))
         if references_first and claimed:
@@ -147,14 +147,13 @@ def carry_out(
             claimed = {}
         if together := _together(needing, trials, claimed, rows.key_of):
             executor.run(together, on_start, on_row)
-        for request in needing:
-            if rows.waits(request) and not rows.in_doubt(request):  # another process makes its reference, or has made none
-                run_left([request], wait=True)
-        if doubted := [request for request in needing if rows.in_doubt(request)]:
-            run_left(doubted, again=True)
-            for request in doubted:
-                if rows.waits(request):  # likewise
-                    run_left([request], again=True, wait=True)
+        tried: set[str] = set()
+        while needs := {key: request for request in needing for key in rows.awaits(request) if key not in tried}:
+            tried.update(needs)
+            run_left(needs)
+            for key, request in needs.items():
+                if key in rows.awaits(request):  # another process makes it, or has made none
+                    run_left({key: request}, wait=True)
         rows.settle(last=True)
     except KeyboardInterrupt:
         rows.settle()

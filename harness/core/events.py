@@ -12,7 +12,7 @@ from harness.core.jsontext import parse_json
 
 Event = dict[str, Any]
 """``t`` nanoseconds since the subject's start, ``th`` thread name, ``id`` thread ident, ``w`` worker or "",
-``k`` kind, and what the kind adds (``r`` region, ``lock``, ``step``, ``tokens``, ``loss``, ``answer``,
+``k`` kind, and what the kind adds (``r`` region, ``lock``, ``step``, ``tokens``, ``loss``, ``not_finite``, ``answer``,
 ``what``, ``d`` device, ``a`` and ``r`` bytes)."""
 
 KINDS: tuple[str, ...] = (

@@ -39,7 +39,7 @@ class Progress:
         self.total = self.done = self.failed = self.already = 0
         self.running: dict[str, float] = {}
         self.running_references: dict[str, tuple[str, float]] = {}  # id → configuration, since when
-        self.waiting: dict[str, tuple[str, ...]] = {}  # trial → outcomes, until its reference has come
+        self.waiting: dict[str, tuple[str, ...]] = {}  # trial → outcomes, until its references have come
         self.plans_done = self.plans_asked = 0
         self.stopping = False
         self.varying: Sequence[str] = ()  # the axes that scenarios are named by; of a bisection not known
@@ -144,12 +144,12 @@ class Progress:
         return said + (f", about {wording.duration(left)} left" if left is not None else "")
 
     def waits_said(self) -> str:
-        """`2 trials have ended and wait for their reference`, or ""."""
+        """`2 trials have ended and wait for a reference`, or ""."""
         if not self.waiting:
             return ""
         one = len(self.waiting) == 1
-        verbs = "has ended and waits for its" if one else "have ended and wait for their"
-        return f"{wording.plural(len(self.waiting), 'trial')} {verbs} reference"
+        verbs = "has ended and waits" if one else "have ended and wait"
+        return f"{wording.plural(len(self.waiting), 'trial')} {verbs} for a reference"
 
     def kept_said(self) -> list[str]:
         """What becomes of trials whose reference does not come in this run, in lines; none where none waits."""

@@ -32,6 +32,7 @@ class PlainProgress(Progress):
         super().__init__()
         self._stream = stream
         self._every = every
+        self._told: dict[str, list[str]] = {}  # of trials that wait
         self._said = self.clock()
 
     def begin(self, total: int, already: int) -> None:
@@ -61,12 +62,12 @@ class PlainProgress(Progress):
 
     def waits(self, row: Mapping[str, Any]) -> None:
         super().waits(row)
+        self._told[row["trial"]] = self._lines_of(row)
         self._tell(row)
 
     def ended(self, row: Mapping[str, Any]) -> None:
-        told = self.waiting.get(row["trial"])
         super().ended(row)
-        if told != tuple(row["outcomes"]):
+        if self._told.pop(row["trial"], None) != self._lines_of(row):
             self._tell(row)
 
     def _tell(self, row: Mapping[str, Any]) -> None:
@@ -79,11 +80,16 @@ class PlainProgress(Progress):
                 self._say(waits)
 
     def _say_of(self, row: Mapping[str, Any]) -> None:
+        for line in self._lines_of(row):
+            self._say(line)
+
+    def _lines_of(self, row: Mapping[str, Any]) -> list[str]:
         took = f"{row.get('wall_s') or 0:.1f} s"
         left = WIDTH - len(row["outcome"]) - len(took) - 2
-        self._say(f"{row['outcome']} {fit(row['trial'], left)} {took}")
+        lines = [f"{row['outcome']} {fit(row['trial'], left)} {took}"]
         if row.get("reason"):
-            self._say(f"  {textwrap.shorten(row['reason'], WIDTH - 2, placeholder=' …')}")
+            lines.append(f"  {textwrap.shorten(row['reason'], WIDTH - 2, placeholder=' …')}")
+        return lines
 
     def interrupting(self) -> None:
         super().interrupting()
@@ -135,11 +141,11 @@ class LiveProgress(Progress):
         self._tell(row)
 
     def ended(self, row: Mapping[str, Any]) -> None:
-        told = self.waiting.get(row["trial"])
+        told = self.waiting.get(row["trial"], ("",))[0]
         super().ended(row)
         with self._mutex:
             self._standings.add(row)
-        if told != tuple(row["outcomes"]):
+        if told != row["outcome"]:  # a line has no more of it
             self._tell(row)
 
     def _tell(self, row: Mapping[str, Any]) -> None:

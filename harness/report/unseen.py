@@ -75,5 +75,5 @@ def oracles(data: RunData) -> tuple[tuple[str, str, Oracle], ...]:
 
 
 def _came_to(oracle: Oracle) -> str:
-    within = f" ({oracle.within_noise:,} only as two runs of it differ)" if oracle.within_noise else ""
+    within = f" ({oracle.within_noise:,} only as runs of it differ)" if oracle.within_noise else ""
     return f"{plural(oracle.agreed, 'trial')} agreed with the reference{within}, {oracle.differed:,} did not."

@@ -78,7 +78,7 @@ def main() -> None:
             try:
                 executor.wait_ready()
                 references = References(path, "float32")
-                references.prepare(plan.requests, executor)  # before the clock starts: they are no trials
+                references.prepare(references.firsts(plan.requests), executor)  # before the clock starts: they are no trials
                 carry_out(plan, folder, executor, samples, references=references)
             finally:
                 executor.close()

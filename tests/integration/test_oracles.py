@@ -32,7 +32,7 @@ def rows_of(executor: LocalExecutor, base: Path, workloads: list[str], seeds: li
     """Trials of these workloads, each held against the reference of the healthy pipeline with its seed."""
     references = References(base, dtype="float32")
     healthy = {seed: TrialRequest(f"h{seed}", Scenario(seed=seed, **AXES), 0, base / f"h{seed}") for seed in seeds}
-    references.prepare(healthy.values(), executor)
+    references.prepare(references.firsts(healthy.values()), executor)
     requests, rows = [], []
     for workload in workloads:
         for seed in seeds:
@@ -46,8 +46,8 @@ def rows_of(executor: LocalExecutor, base: Path, workloads: list[str], seeds: li
         rows.append(row)
 
     executor.run(requests, lambda _: None, take)
-    doubted = [healthy[row["scenario"]["seed"]] for row in rows if references.awaited(row)]
-    references.prepare(doubted, executor, again=True)
+    while needs := {key: healthy[row["scenario"]["seed"]] for row in rows for key in references.awaited(row)}:
+        references.prepare(needs, executor)
     for row in rows:
         references.judge(row)
     return rows

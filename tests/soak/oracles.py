@@ -44,7 +44,7 @@ def main() -> None:
             TrialRequest(f"seed-{seed}", Scenario(seed=seed, **AXES), 0, Path(base, f"seed-{seed}"))
             for seed in range(SEEDS)
         ]
-        references.prepare(healthy, executor)
+        references.prepare(references.firsts(healthy), executor)
         requests = []
         for kind, count in [*((plant, options.each) for plant in PLANTS), ("dflash", options.clean)]:
             workload = kind if kind == "dflash" else f"corrupt_workloads:{kind}"
@@ -55,14 +55,10 @@ def main() -> None:
                 requests.append(TrialRequest(folder.name, scenario, number, folder))
 
         rows: list[dict[str, Any]] = []
-        doubted: dict[str, TrialRequest] = {}
 
         def take(row: dict[str, Any]) -> None:
-            of = healthy[int(row["scenario"]["seed"])]
-            row["reference"] = references.key_of(of)
+            row["reference"] = references.key_of(healthy[int(row["scenario"]["seed"])])
             rows.append(row)
-            if awaited := references.awaited(row):
-                doubted[awaited] = of
 
         def judge(row: dict[str, Any]) -> None:
             references.judge(row)
@@ -72,7 +68,8 @@ def main() -> None:
             other.update(f"{kind}: {label}" for label in row["outcomes"] if label not in ("ok", "numerics"))
 
         executor.run(requests, lambda _: None, take)
-        references.prepare(doubted.values(), executor, again=True)
+        while needs := {key: healthy[int(row["scenario"]["seed"])] for row in rows for key in references.awaited(row)}:
+            references.prepare(needs, executor)
         for row in rows:
             judge(row)
     executor.close()

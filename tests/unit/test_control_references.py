@@ -69,8 +69,8 @@ def row(references: References, of: TrialRequest, losses: Sequence[float | None]
 def test_one_reference_serves_all_locks_and_is_run_once(tmp_path: Path) -> None:
     executor, references = Fake(), References(tmp_path, "float32")
     requests = [request(tmp_path, lock, lock=lock) for lock in ("none", "first_step", "compile_gate")]
-    references.prepare(requests, executor)
-    references.prepare(requests, executor)
+    references.prepare(references.firsts(requests), executor)
+    references.prepare(references.firsts(requests), executor)
     (ran,) = executor.ran
     assert ran.extra == {"reference": True}
     assert not ran.probes
@@ -80,7 +80,7 @@ def test_one_reference_serves_all_locks_and_is_run_once(tmp_path: Path) -> None:
 def test_other_losses_are_numerics_and_are_named(tmp_path: Path) -> None:
     references = References(tmp_path, "float32")
     trial = request(tmp_path)
-    references.prepare([trial], Fake())
+    references.prepare(references.firsts([trial]), Fake())
     made = row(references, trial, [5.0, 4.1])
     assert made["outcomes"] == ["numerics"]
     assert made["reason"].startswith("drafter-0, step 1: loss 4.1, reference 4")
@@ -90,7 +90,7 @@ def test_other_losses_are_numerics_and_are_named(tmp_path: Path) -> None:
 def test_a_reference_that_failed_says_nothing_of_the_trials(tmp_path: Path) -> None:
     references = References(tmp_path, "float32")
     trial = request(tmp_path)
-    references.prepare([trial], Fake("out_of_memory"))
+    references.prepare(references.firsts([trial]), Fake("out_of_memory"))
     made = row(references, trial, [1.0, 1.0])
     assert made["outcomes"] == ["ok"]
     assert "the reference itself ended as out_of_memory" in made["oracles"]["numerics"]
@@ -101,7 +101,7 @@ def test_where_no_loss_is_common_nothing_was_compared(tmp_path: Path, losses: li
     """A deadlock before the first step agrees with nothing: it is not called `ok`."""
     references = References(tmp_path, "float32")
     trial = request(tmp_path)
-    references.prepare([trial], Fake())
+    references.prepare(references.firsts([trial]), Fake())
     made = row(references, trial, losses, "deadlock")
     assert made["oracles"] == {"numerics": "unavailable: no loss to compare"}
     assert made["outcomes"] == ["deadlock"]
@@ -110,9 +110,10 @@ def test_where_no_loss_is_common_nothing_was_compared(tmp_path: Path, losses: li
 
 def test_a_resumed_run_reads_what_is_there(tmp_path: Path) -> None:
     trial = request(tmp_path)
-    References(tmp_path, "float32").prepare([trial], Fake())
+    first = References(tmp_path, "float32")
+    first.prepare(first.firsts([trial]), Fake())
     executor, again = Fake(), References(tmp_path, "float32")
-    again.prepare([trial], executor)
+    again.prepare(again.firsts([trial]), executor)
     assert executor.ran == []
     assert row(again, trial, [5.0, 9.0])["outcomes"] == ["numerics"]
 

@@ -12,6 +12,7 @@ from fake_runs import make_row
 from places import Places, is_reference, loses, oldest
 
 from harness import cli
+from harness.analysis.numerics import NOT_TOLD
 from harness.control import executors, plan_oracle
 from harness.control.bisect_evidence import from_locks_only, kind_of
 from harness.control.references import AGAIN
@@ -26,7 +27,9 @@ def bisect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Captu
 
     def run(again: float | str) -> tuple[dict[str, Any], list[Row], Places]:
         def outcome(request: TrialRequest) -> Row:
-            if request.trial_id.endswith(AGAIN):
+            if request.trial_id.endswith(AGAIN) or (again == "nan" and AGAIN in request.trial_id):
+                if again == "nan":
+                    return make_row(request, workers=loses("nan"))  # type: ignore[arg-type]
                 fails = isinstance(again, str)
                 return make_row(request, again) if fails else make_row(request, workers=loses(4.0 * (1 + again)))  # type: ignore
             off = not is_reference(request) and request.scenario.lock == "none"
@@ -70,6 +73,13 @@ def test_a_doubt_that_cannot_be_settled_calls_no_strategy_unsafe_nor_safe(bisect
     assert {label for row in rows for label in row["outcomes"]} == {"numerics"}
 
 
+def test_references_that_do_not_tell_where_losses_are_finite_are_no_evidence(bisect: Bisect) -> None:
+    document, _, executor = bisect("nan")
+    assert verdicts(document) == {"none": "incomplete", "compile_gate": "undecided"}
+    assert document["conclusion"].endswith(NOT_TOLD)
+    assert sum(request.startswith("reference-") for request in executor.began) == 2
+
+
 UNSETTLED = "a, step 0: loss 4.4, …; the reference could not be run again: it ended as hang: "
 OF_OLD = "a, step 0: loss 4.4, reference 4 (off by 0.1, tolerance 0.03)"
 
@@ -80,6 +90,7 @@ OF_OLD = "a, step 0: loss 4.4, reference 4 (off by 0.1, tolerance 0.03)"
         (["numerics"], {}, "incomplete", False),
         (["fx_error", "numerics"], {}, "failed", False),
         (["deadlock", "numerics"], {}, "failed", True),
+        (["numerics"], {"oracles": {"numerics": f"a, step 0: loss 4.4, …; {NOT_TOLD}"}}, "incomplete", False),
         (["numerics"], {"problems": [{"label": "numerics", "text": "an answer is off"}]}, "failed", False),
         (["numerics"], {"oracles": {"numerics": OF_OLD}}, "failed", False),
     ],

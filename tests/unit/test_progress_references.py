@@ -74,7 +74,7 @@ def test_a_terminal_shows_the_references_that_run_and_who_waits() -> None:
         text = io.StringIO()
         Console(file=text, width=80).print(progress.render())
         progress.waiting.clear()
-    assert "1 trial has ended and waits for its reference\n" in text.getvalue().replace("  ", "")
+    assert "1 trial has ended and waits for a reference\n" in text.getvalue().replace("  ", "")
     assert "reference of checkpoint=non_reentrant,shapes=per_drafter,steps=12\n" in text.getvalue()
     assert max(map(len, text.getvalue().splitlines())) <= 80
 
@@ -89,6 +89,25 @@ def test_a_log_tells_of_a_failure_when_it_is_there_and_again_only_if_more_is_kno
     log.waits(row(LONG, 1))
     log.ended(row(LONG, 1, "numerics"))
     assert stream.getvalue().count("numerics ") == 1
+
+
+def test_a_failure_is_not_told_again_in_the_same_words() -> None:
+    """A label more that no line shows; a reason that was not there is more."""
+    stream = io.StringIO()
+    log = PlainProgress(stream)
+    log.begin(2, 0)
+    for repeat, reason in enumerate(("graph broke", "")):
+        log.waits(row(LONG, repeat, "fx_error", reason=reason))
+        log.ended(row(LONG, repeat, "fx_error", "numerics", reason=reason or "drafter-0, step 1: loss 9"))
+    assert [line.split()[0] for line in stream.getvalue().splitlines()[1:]] == [
+        *("fx_error", "graph"), *("fx_error", "fx_error", "drafter-0,"),
+    ]  # fmt: skip
+    with live() as (progress, file):
+        progress.begin(1, 0)
+        progress.waits(row(LONG, 0, "fx_error"))
+        progress.ended(row(LONG, 0, "fx_error", "numerics"))
+        shown = file.getvalue()
+    assert shown.count("fx_error ") == 1
 
 
 def test_a_workload_without_a_reference_is_one_note_and_no_failed_step() -> None:
@@ -126,7 +145,7 @@ def test_trials_whose_reference_did_not_come_are_said_to_be_kept() -> None:
         begin(log)
         log.waits(row(LONG, 1))
     said = [
-        "note: 2 trials have ended and wait for their reference: --resume judges them",
+        "note: 2 trials have ended and wait for a reference: --resume judges them",
         "  seen so far: 1 × fx_error, 1 × ok",
     ]
     assert stream.getvalue().splitlines()[-2:] == said

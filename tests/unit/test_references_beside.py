@@ -202,7 +202,7 @@ def test_a_reference_that_was_interrupted_is_none(folder: RunFolder) -> None:
     references = References(folder.path, "float32")
     go(folder, Places(2, interrupted_by_the_reference), references=references)
     assert lines(folder) == [], "and they are not written as beyond judging"
-    (key,) = references.claim(make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1).requests)
+    (key,) = references.claim(references.firsts(make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1).requests))
     assert not references.knows(key)
 
 
@@ -347,7 +347,7 @@ def test_trials_start_while_another_process_makes_their_reference(folder: RunFol
     """Where it makes none after all, this one does."""
     other = SharedReferences(folder.path, "float32")
     plan = make_plan(matrix(ONE), matrix(ONE).scenarios, folder, repeats=1)
-    (theirs,) = other.claim(plan.requests).values()
+    (theirs,) = other.claim(other.firsts(plan.requests)).values()
 
     def pick(running: list[TrialRequest]) -> TrialRequest:
         if len(executor.ended) == 2:  # the last of the trials ends: now theirs does
@@ -372,12 +372,12 @@ def test_a_reference_is_free_for_others_once_it_has_ended(folder: RunFolder) -> 
     class Listening(Progress):
         def started(self, request: Any) -> None:
             super().started(request)
-            seen.append(len(other.claim(plan.requests)))
+            seen.append(len(other.claim(other.firsts(plan.requests))))
             other.release()
 
         def reference_started(self, request: Any) -> None:
             super().reference_started(request)
-            seen.append(len(other.claim(plan.requests)))
+            seen.append(len(other.claim(other.firsts(plan.requests))))
 
     executor = Places(
         1, oldest, lambda request: make_row(request, "crash") if is_reference(request) else ends_ok(request)

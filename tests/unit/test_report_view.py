@@ -288,7 +288,7 @@ def test_trials_that_agree_only_as_two_references_do_are_counted_and_said(page: 
     said = [OK, within, within, "unavailable: no loss to compare", "drafter-0, step 1: loss 4.1, reference 4 (off by 0.02)"]
     found = page([row(NONE, repeat, oracles={"numerics": text}) for repeat, text in enumerate(said)])
     [(_, sentence, oracle)] = found.oracles
-    assert sentence == "3 trials agreed with the reference (2 only as two runs of it differ), 1 did not."
+    assert sentence == "3 trials agreed with the reference (2 only as runs of it differ), 1 did not."
     assert [text for _, text in oracle.examples] == said[4:]
 
 
