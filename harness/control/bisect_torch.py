@@ -33,13 +33,13 @@ from harness.control.bisect_folder import (
     resumed_folder,
 )
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
-from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner
+from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner, without_row
 from harness.control.interrupts import Interrupts
 from harness.control.listener import Listener
 from harness.control.plan_answers import append_plan, read_plans
 from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
 from harness.control.request import Row
-from harness.control.results import read_rows
+from harness.control.results import is_finished, read_rows
 from harness.control.session import MakeExecutor
 from harness.core.errors import RunFolderError, UserError
 from harness.core.versions import parse_version
@@ -147,17 +147,23 @@ class _Search:
 
     def run(self, make_executor: MakeExecutor, make_oracle: MakeOracle) -> TorchAnswer:
         phase = Phase(self._note)
-        while True:
-            version = self._points.next()
-            if version is None:
-                return self._conclude("")
-            phase.say(f"torch {version}")
-            stopped = self._one_version(version, make_executor, make_oracle)
+        for version in self._environments:  # also those that the search does not come to again
+            folder = self._path / version
+            if folder.is_dir() and without_row(folder, {row["trial"] for row in read_rows(folder) if is_finished(row)}):
+                stopped = self._one_version(version, make_executor, make_oracle, settle_only=True)
+                if stopped:
+                    return self._conclude(stopped)
+        while (following := self._points.next()) is not None:
+            phase.say(f"torch {following}")
+            stopped = self._one_version(following, make_executor, make_oracle)
             if stopped:
                 return self._conclude(stopped)
+        return self._conclude("")
 
-    def _one_version(self, version: str, make_executor: MakeExecutor, make_oracle: MakeOracle) -> str:
-        """Carry plans out, then run it until it is settled; why it was not, or ""."""
+    def _one_version(
+        self, version: str, make_executor: MakeExecutor, make_oracle: MakeOracle, *, settle_only: bool = False
+    ) -> str:
+        """Carry plans out, then run it until it is settled; why it was not, or "". `settle_only`: only what had no row."""
         environment = self._environments[version]
         folder = self._path / version
         with ExitStack() as stack:
@@ -171,13 +177,15 @@ class _Search:
                     executor.close()
 
             stack.callback(close)
+            runner = TrialRunner(self._question, opened, environment, executor, self._listener, self._interrupts.held)
+            if self._settle(version, runner):
+                return INTERRUPTED
+            if settle_only:
+                return ""
             oracle = make_oracle(self._question, environment, executor, folder, self._note)
             stopped = self._plans(version, oracle, folder)
             if stopped:
                 return stopped
-            runner = TrialRunner(self._question, opened, environment, executor, self._listener, self._interrupts.held)
-            for row in runner.settle():
-                self._record(version, row)
             tag = {"purpose": "version", "strategy": version, "context": 0, "schedule": ""}
             while not runner.interrupted and self._points.verdict(version) == "undecided":
                 stopped = self._budget.spent(self._trials)
@@ -190,6 +198,12 @@ class _Search:
             if runner.interrupted:
                 return INTERRUPTED
         return ""
+
+    def _settle(self, version: str, runner: TrialRunner) -> bool:
+        """Whether it was interrupted."""
+        for row in runner.settle():
+            self._record(version, row)
+        return runner.interrupted
 
     def _plans(self, version: str, oracle: PlanOracle, folder: Path) -> str:
         """Ask the plans that were not asked yet, up to the first that is reproduced; what ended that, or ""."""

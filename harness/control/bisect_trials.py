@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from harness.control.listener import Listener
 from harness.control.recovery import recover
 from harness.control.references import References
 from harness.control.request import Executor, Row, TrialRequest
-from harness.control.results import is_finished, read_environment, read_rows
+from harness.control.results import is_finished, read_rows
 from harness.control.rows import skipped_row
 from harness.control.rundir import TRIALS, RunFolder, open_run
 from harness.control.runner import Plan, carry_out, trial_id
@@ -119,10 +119,8 @@ class TrialRunner:
         self._used: defaultdict[str, set[int]] = defaultdict(set)  # repeats that have a row, by scenario id
         self._seeds: Counter[str] = Counter()  # the next of each family
         self.earlier: list[Row] = []
-        one_by_one = (read_environment(folder.path).get("options") or {}).get("jobs", 1) == 1
         for row in read_rows(folder.path):
             if is_finished(row) and "bisect" in row:  # not of a `harness run` that older releases let go on here
-                row["bisect"].setdefault("alone", one_by_one)  # older releases did not say
                 self.earlier.append(row)
                 self._learn(row)
         self.interrupted = False
@@ -133,23 +131,25 @@ class TrialRunner:
         Fewer than there are: it was interrupted.
         """
         requests = []
-        for spec in sorted(self._folder.path.glob(f"{TRIALS}/*/spec.json")):
-            request, tag = self._ended(spec)
+        for path in without_row(self._folder.path, self._folder.finished):
+            request, tag = self._ended(path)
             if request is not None:
                 requests.append(request)
                 self._folder.tags[request.trial_id] = tag
         return self._carry_out(Plan(tuple(requests), (), 0), references_first=False) if requests else []
 
-    def _ended(self, path: Path) -> tuple[TrialRequest | None, Tag]:
-        """The request of a trial that has ended and has no row, and what it was for; None for any other."""
+    def _ended(self, folder: Path) -> tuple[TrialRequest | None, Tag]:
+        """The request of a trial that has ended, and what it was for; None for one that has not, or is damaged."""
         try:
-            spec = parse_json(path.read_text("utf-8"))
-            tag = spec["extra"]["bisect"]
+            spec = parse_json((folder / "spec.json").read_text("utf-8"))
+            found = spec["extra"]["bisect"]
+            tag = {"context": int(found["context"]), **{key: str(found[key]) for key in ("purpose", "strategy", "schedule")}}
+            if "alone" in found:
+                tag["alone"] = found["alone"] is True
             request = self._request(Scenario.from_dict(spec["scenario"]), int(spec["repeat"]), tag)
         except (OSError, ValueError, LookupError, TypeError, UserError):
             return None, {}  # half-written, or of an older release
-        ours = request.folder == path.parent and request.trial_id not in self._folder.finished
-        return (request if ours and recover(request) is not None else None), tag
+        return (request if request.folder == folder and recover(request) is not None else None), tag
 
     def run(self, wanted: Sequence[tuple[Scenario, Tag]], *, references_first: bool = False) -> list[Row]:
         """Run these, each once; rows as they ended. Fewer rows than asked for: it was interrupted.
@@ -219,6 +219,11 @@ class TrialRunner:
         seed = self._seeds[family]
         self._seeds[family] += 1
         return scenario.replace(schedule=family.replace("*", str(seed), 1))
+
+
+def without_row(run_dir: Path, finished: Collection[str]) -> list[Path]:
+    """Folders of trials that began and have no row among the `finished`; some may have ended."""
+    return sorted(path.parent for path in run_dir.glob(f"{TRIALS}/*/spec.json") if path.parent.name not in finished)
 
 
 def tag_of(run: Run, *, alone: bool) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def test_a_trial_in_doubt_when_it_was_stopped_is_judged_as_what_it_ran_as(
         assert not (row["bisect"]["alone"] and machine.beside[name] > 1), name
 
 
-def test_what_an_older_release_ran_one_by_one_ran_alone(part: Bisect) -> None:
+def test_rows_of_an_older_release_tell_no_cost(part: Bisect) -> None:
+    """They do not say whether they ran alone, and the folder only how many jobs its first part had."""
     machine = Machine(0)
     before = part(machine, 1, "checkpoint=reentrant")
     path = Path("run", "results.jsonl")
@@ -109,10 +110,58 @@ def test_what_an_older_release_ran_one_by_one_ran_alone(part: Bisect) -> None:
     for row in older:
         del row["bisect"]["alone"]
     path.write_text("".join(json.dumps(row) + "\n" for row in older))
-    assert part(machine, 6, "--resume")["cost"] == before["cost"] != {}
-    assert len(machine.ended) == len(older), "nothing is run again"
-    environment = json.loads(Path("run", "environment.json").read_text())
-    environment["options"]["jobs"] = 6
-    Path("run", "environment.json").write_text(json.dumps(environment))
-    assert part(machine, 6, "--resume")["cost"] == {}
-    assert len(machine.ended) > len(older), "its costs are measured"
+    after = part(machine, 6, "--resume")
+    assert before["answer"] == after["answer"]
+    assert len(machine.ended) > len(older), "its cost is measured again"
+    assert (before["beside"], after["beside"]) == (False, True)
+
+
+@pytest.mark.parametrize("damaged", [[], {}, {"purpose": "explore"}, {"context": "x"}, None])
+def test_of_a_trial_whose_spec_is_damaged_nothing_is_taken(part: Bisect, damaged: Any) -> None:
+    machine = Machine(12)
+    machine.stop = Killed
+    part(machine, 6, "checkpoint=reentrant")
+    machine.stop = None
+    spec = Path("run", "trials", machine.wrong_one, "spec.json")
+    spec.write_text(json.dumps({**json.loads(spec.read_text()), "extra": {"bisect": damaged}}))
+    assert part(machine, 6, "--resume")["verdict"] == "safe"
+    assert machine.wrong_one not in {row["trial"] for row in rows()}
+
+
+def test_versions_that_are_not_run_again_have_their_rows_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2.10 is unsafe by a trial that failed at once, when others of its batch wait for the second run of their reference."""
+    began: list[str] = []
+    stop: list[type[BaseException]] = [Killed]
+
+    def pick(running: list[TrialRequest]) -> TrialRequest:
+        if stop and any("-again" in request.trial_id for request in running):
+            raise stop.pop()
+        return references_last(running)
+
+    def outcome(request: TrialRequest) -> Row:
+        if is_reference(request):
+            return make_row(request, workers=loses(4.0))
+        began.append(request.trial_id)
+        if request.repeat == 2:
+            return make_row(request, "fx_error", workers=loses(4.0), startup_s=None, tokens_per_s=None)
+        old = "2.10" in str(request.folder)
+        return make_row(request, workers=loses(9.0 if old and request.repeat < 2 else 4.0))
+
+    def environment(python: str, *_: Any) -> dict[str, Any]:
+        return {"executable": python, "torch": {"a": "2.10.0", "b": "2.13.0"}[python], "options": {}, "python": "3.11.7"}
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(executors, "make_executor", lambda name, *, python, jobs: Places(jobs, pick, outcome))
+    monkeypatch.setattr(plan_oracle, "oracle_for", lambda *_: plan_oracle.NoPlans())
+    monkeypatch.setattr("harness.control.bisect_torch.environment_of", environment)
+    words = ["bisect", "torch", "checkpoint=none", "--python", "a", "--python", "b", "--out", "run", "--json", "-j", "3"]
+    with pytest.raises(Killed):
+        cli.main(words)
+    with pytest.raises(SystemExit):
+        cli.main(["bisect", "torch", "--resume", "--out", "run", "--json", "-j", "3"])
+    old = json.loads(capsys.readouterr().out)["versions"][0]
+    told = [json.loads(line) for line in Path("run", "2.10.0", "results.jsonl").read_text().splitlines()]
+    assert sorted(row["repeat"] for row in told if row["outcome"] != "interrupted") == [0, 1, 2]
+    assert (old["trials"], old["failures"]) == (3, 3)
