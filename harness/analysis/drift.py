@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, zip_longest
+from itertools import accumulate, combinations, zip_longest
 from typing import Any
 
 from harness.core.losses import read
@@ -49,16 +49,19 @@ class Drift:
     """What the runs of one reference differ by, up to a step and a little further (`AHEAD`)."""
 
     def __init__(self, references: Sequence[Workers], synchronised: bool) -> None:
-        self.runs = len(references)
+        self._each = [losses_of(reference, synchronised) for reference in references]
         apart: dict[str, list[list[float]]] = {}
-        for number, wanted in enumerate(references):
-            for other in references[number + 1 :]:
-                for name, found in pairs(other, wanted, synchronised).items():
-                    apart.setdefault(name, []).append([relative(*pair) for pair in found])
+        for one, other in combinations(self._each, 2):
+            for name in one.keys() & other.keys():
+                found = [relative(*pair) for pair in zip(other[name], one[name], strict=False)]
+                apart.setdefault(name, []).append(found)
         self._own = {name: _most_so_far(found) for name, found in apart.items()}
         self._any = _most_so_far(self._own.values())
-        each = [losses_of(reference, synchronised) for reference in references]
-        self._finite = {name: min(_finite(found.get(name, [])) for found in each) for name in {*each[0]}}
+        self._finite = {name: min(_finite(found.get(name, [])) for found in self._each) for name in {*self._each[0]}}
+
+    def runs(self, worker: str, step: int) -> int:
+        """How many of them tell this drafter's loss of that step: those that end before it say nothing of it."""
+        return sum(step < len(found.get(worker, [])) for found in self._each)
 
     def own(self, worker: str, step: int) -> float | None:
         """The most by which any two differ in this drafter's losses; None where there are no two."""

@@ -35,7 +35,7 @@ class Difference:
 
     `relative`: from the first run of the reference; `nearest`: from that of the `runs` which is the nearest.
     `itself`: the most by which any two of them differ until a little later; 0 where they have this drafter's losses alike to
-    the bit, whatever others do; None if there is but one. `told`: whether they tell where losses are finite.
+    the bit, whatever others do; None if but one tells that step. `told`: whether they tell where losses are finite.
     """
 
     worker: str
@@ -151,8 +151,11 @@ def within_noise(said: str) -> bool:
 
 
 def unsettled(found: Sequence[Difference], why: str) -> str:
-    """What to say behind differences of which none stands; `why` the reference could not be run as often as it takes."""
-    return f"; {NOT_AGAIN}: {why}" if any(one.in_doubt for one in found) else f"; {NOT_TOLD}"
+    """What to say behind differences of which none stands; `why` the reference could not be run as often as it takes, "" where
+    it was, and its further runs ended before that step."""
+    if any(one.in_doubt for one in found):
+        return f"; {NOT_AGAIN}: {why or 'its further runs end before that step'}"
+    return f"; {NOT_TOLD}"
 
 
 def is_unsettled(said: str) -> bool:
@@ -179,11 +182,12 @@ def _beyond(
                 continue
             from_others = (relative(loss, of[name][step]) for of in further if step < len(of.get(name, ())))
             nearest = min([off, *from_others])
-            alike = drift.own(name, step) == 0
-            itself = 0.0 if alike else drift.any(step)
+            runs = drift.runs(name, step)
+            alike = runs > 1 and drift.own(name, step) == 0
+            itself = 0.0 if alike else drift.any(step) if runs > 1 else None
             # Where honest runs drift, one may overflow a little earlier than another.
             told = alike or itself is None or (math.isfinite(itself) and (math.isfinite(nearest) or drift.finite(name, step)))
-            yield Difference(name, step, loss, wanted, off, tolerance, nearest, itself, drift.runs, told)
+            yield Difference(name, step, loss, wanted, off, tolerance, nearest, itself, runs, told)
 
 
 def _in_runs(runs: int) -> str:

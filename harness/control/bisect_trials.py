@@ -127,8 +127,8 @@ class TrialRunner:
 
     def settle(self) -> list[Row]:
         """The rows of trials that had ended when an earlier part was stopped, and had none yet: they waited for a reference,
-        or the part was killed. The search may never ask for them again, and those in doubt are failures more often than not.
-        Fewer than there are: it was interrupted.
+        or the part was killed. The search may never ask for them again, and what was lost so would be failures above all, for
+        only losses that differ wait for long. Fewer than there are: it was interrupted.
         """
         requests = []
         for path in without_row(self._folder.path, self._folder.finished):

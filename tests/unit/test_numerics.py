@@ -234,3 +234,28 @@ def test_what_drifts_by_itself_calls_hardly_any_strategy_unsafe_in_59_trials(mod
     assert found.by_all <= 2
     assert found.broken_trials > 95
     assert found.by_two > 15 or model == "independent" or drafters > 1, "two references are not enough"
+
+
+SHORT = drafters(a=[5.0])
+WHOLE = drafters(a=[5.0, 4.0, 3.0])
+
+
+@pytest.mark.parametrize(("others", "stands", "in_doubt"), [
+    ([], False, True),
+    ([SHORT], False, True),
+    ([SHORT, SHORT, SHORT], False, True),
+    ([SHORT, WHOLE, SHORT], True, False),
+    ([SHORT, drafters(a=[5.0, 4.0, 3.1]), SHORT], False, True),
+    ([SHORT, drafters(a=[5.0, 4.0, 3.1]), drafters(a=[5.0, 4.0, 3.2])], True, False),
+])  # fmt: skip
+def test_references_that_end_before_a_step_say_nothing_of_it(others: list[Any], stands: bool, in_doubt: bool) -> None:
+    """Two that agree to the bit where both tell a loss do not agree on what but one of them tells."""
+    (only,) = differences(drafters(a=[5.0, 4.0, 9.0]), WHOLE, dtype="float32", others=others)
+    assert (only.step, only.stands, only.in_doubt) == (2, stands, in_doubt)
+
+
+def test_what_no_further_run_of_the_reference_tells_is_not_settled() -> None:
+    found = differences(drafters(a=[5.0, 4.0, 9.0]), WHOLE, dtype="float32", others=[SHORT, SHORT, SHORT])
+    said = f"{found[0]}{unsettled(found, '')}"
+    assert said.endswith("; the reference could not be run again: its further runs end before that step")
+    assert is_unsettled(said)

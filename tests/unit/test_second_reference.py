@@ -328,7 +328,7 @@ def test_synchronised_replicas_are_compared_up_to_anybodys_first_error(folder: R
     go(folder, Places(1, oldest, outcome), text)
     (row,) = lines(folder)
     assert row["oracles"]["numerics"].startswith("b, step 1: loss 5.6, reference 4 (off by 0.4, ")
-    assert row["oracles"]["numerics"].endswith("from itself 0)"), "after a's error, b says nothing"
+    assert row["oracles"]["numerics"].endswith("from itself 0 in 3 runs)"), "after a's error, b of the second says nothing"
 
 
 HANGS: Row = {"outcome": "hang", "outcomes": ["hang"], "reason": "slow"}
