@@ -6,6 +6,9 @@ count of it enters any statistic. A trial's row needs it only when it is judged,
 A trial whose losses leave those of its reference is in doubt: on a GPU two honest runs differ, too. Then, and only then, the
 reference is run a second time, once a configuration, in `references/<key>-again/`; and what that does not settle is put to two
 more (`-again2`, `-again3`). They are handled as any other reference.
+
+On CUDA each of the further runs starts from weights that are off by one rounding (`Nudges`): equal ones would choose the same
+kernels, having the device to themselves, and agree to the bit, whatever trials with several streams do.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from harness.analysis.numerics import (
     unsettled,
 )
 from harness.core.outcome import OK
+from harness.core.scenario import Scenario
 
 from .request import Executor, Row, TrialRequest
 
@@ -73,7 +77,7 @@ class References:
                 timeout_s=request.timeout_s,
                 hang_timeout_s=request.hang_timeout_s,
                 probes=False,
-                extra={"reference": True},
+                extra={"reference": True, **_nudged(key, request.scenario)},
             )
         return claimed
 
@@ -209,6 +213,12 @@ class References:
         else:
             why = document.get("reason")
             self._known[key] = f"ended as {document['outcome']}" + (f": {why}" if why else "")
+
+
+def _nudged(key: str, scenario: Scenario) -> dict[str, int]:
+    """What a further run of a reference on CUDA is told: which of them it is, from 1 on."""
+    further = next((number for number, more in enumerate(FURTHER, start=1) if key.endswith(more)), 0)
+    return {"nudged": further} if further and "cuda" in scenario.devices else {}
 
 
 def _tells_losses(row: Row) -> bool:

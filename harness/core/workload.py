@@ -159,6 +159,18 @@ class HasReference(Protocol):
         ...
 
 
+@runtime_checkable
+class Nudges(Protocol):
+    """A workload whose reference can tell how far training amplifies a rounding, which on a GPU no two equal runs of it do."""
+
+    def nudge(self, seed: int) -> None:
+        """Move each initial weight to the next number of its dtype, up or down as ``seed`` says (`harness.workloads.nudging`).
+
+        Called after ``setup`` and before ``reference``, in its further runs on CUDA, each with a ``seed`` of its own.
+        """
+        ...
+
+
 @dataclass
 class NullContext:
     """A context that locks nothing and keeps what it is told: for tests, and for a workload run by itself."""

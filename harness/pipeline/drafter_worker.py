@@ -23,6 +23,7 @@ from harness.pipeline.queues import QueueAborted
 from harness.pipeline.replicas import GradientAverager
 from harness.pipeline.target_worker import ItemQueue
 from harness.pipeline.transfer import Arriving, Transfer
+from harness.workloads.nudging import nudge
 
 
 class Regions:
@@ -243,6 +244,11 @@ class DrafterWorker:
     def contribution(self, loss: Tensor | None) -> list[Tensor | None] | None:
         """What this drafter brings to the mean of all replicas after a step with this loss."""
         return None if loss is None else [parameter.grad for parameter in self.drafter.parameters()]
+
+    def nudge(self, seed: int) -> None:
+        """Begin with weights that are off by one rounding each."""
+        nudge(self.drafter.parameters(), seed)
+        self._optimizer.restart()
 
     def warm_up(self, item: Item, *, grad: bool) -> None:
         """Run one item for what it compiles; weights, anchors and counts of the run stay as they are."""

@@ -84,6 +84,13 @@ class DrafterOptimizer:
             master.grad = gradient
         return norm
 
+    def restart(self) -> None:
+        """Take the parameters as they are now for the weights that training begins with. Before the first step."""
+        with torch.no_grad():
+            for parameter, master in zip(self._parameters, self._masters, strict=True):
+                if master is not parameter:
+                    master.copy_(parameter)
+
     def zero_grad(self) -> None:
         """Drop all gradients."""
         for tensor in (*self._parameters, *self._masters):

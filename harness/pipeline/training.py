@@ -167,6 +167,11 @@ class Pipeline:
             item = self._targets[i % len(self._targets)].make(i, packed)
             self._drafters[i].warm_up(item, grad=kind != "main_no_grad")
 
+    def nudge(self, seed: int) -> None:
+        """Begin with weights that are off by one rounding each (`harness.core.workload.Nudges`); replicas stay alike."""
+        for drafter in self._drafters:
+            drafter.nudge(seed)
+
     def reference(self, scenario: Scenario) -> None:
         """The same run on the calling thread, instead of `workers`: what the losses are when nobody interferes."""
         live = list(self._drafters)

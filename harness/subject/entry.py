@@ -17,7 +17,7 @@ from harness.core.errors import UserError
 from harness.core.plan import STOP_DECIDED
 from harness.core.scenario import Scenario
 from harness.core.settings import parse_settings
-from harness.core.workload import Checks, HasReference, KnowsLimits, WarmsUp, Worker, Workload
+from harness.core.workload import Checks, HasReference, KnowsLimits, Nudges, WarmsUp, Worker, Workload
 
 from . import out_of_memory, result, torch_setup
 from .context import TrialContext
@@ -199,7 +199,10 @@ class _Run:
     def _run_reference(self, workload: Workload) -> None:
         """One drafter at a time, on this thread: what the losses are when nobody can disturb anybody."""
         assert isinstance(workload, HasReference)
+        nudged = self.spec["extra"].get("nudged")
         try:
+            if nudged and isinstance(workload, Nudges):
+                workload.nudge(int(nudged))
             workload.reference(self.scenario)
         except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
             self._failed(error, "reference")

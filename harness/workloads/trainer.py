@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from harness.core.workload import Context, Scenario, Worker
 from harness.workloads.model import Model, around_attention, build, causal_mask
+from harness.workloads.nudging import nudge
 from harness.workloads.settings import devices_of, learning_rate, not_here, read_sizes
 
 FIXED = {"replicas": "independent", "code": "shared", "cudagraphs": "off", "mask": "eager", "targets": 1}
@@ -78,6 +79,11 @@ class Trainer:
             if kind != "main_no_grad":
                 loss.backward()  # type: ignore[no-untyped-call]
                 replica.optimizer.zero_grad(set_to_none=True)
+
+    def nudge(self, seed: int) -> None:
+        """Begin with weights that are off by one rounding each (`harness.core.workload.Nudges`), the same for all replicas."""
+        for replica in self._replicas:
+            nudge(replica.model.parameters(), seed)
 
     def reference(self, scenario: Scenario) -> None:
         """One replica after another, on the calling thread."""

@@ -42,3 +42,13 @@ class Diverging(Drifting):
     def _diverge(self) -> None:
         self._off = float("nan")
         self._run()
+
+
+class Nudged(Drifting):
+    """Tells by its losses what its reference was nudged with."""
+
+    def setup(self, scenario: Scenario, ctx: Context) -> None:
+        self._ctx, self._steps, self._off = ctx, scenario.steps, 0.0
+
+    def nudge(self, seed: int) -> None:
+        self._off = float(seed)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness import cli
+from harness.control.executors import LocalExecutor
+from harness.control.request import Row, TrialRequest
+from harness.core.scenario import Scenario
 
 MATRIX = """\
 schema = 1
@@ -46,3 +49,18 @@ def test_doubts_are_settled_by_further_processes(
     rows = [json.loads(line) for line in Path("run", "results.jsonl").read_text().splitlines()]
     assert len(list(Path("run", "references").glob("*/result.json"))) == references
     assert rows[0]["oracles"]["numerics"] == said
+
+
+@pytest.mark.parametrize(("extra", "last"), [({}, 4.0), ({"nudged": 2}, 12.0)])
+def test_a_reference_is_nudged_before_it_runs(extra: dict[str, int], last: float, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+        executor = LocalExecutor(jobs=1)
+        rows: list[Row] = []
+        scenario = Scenario(workload="drifting_workloads:Nudged", drafters=1, steps=2)
+        request = TrialRequest("t", scenario, 0, tmp_path, timeout_s=60, extra={"reference": True, **extra})
+        try:
+            executor.run([request], lambda _: None, rows.append)
+        finally:
+            executor.close()
+    assert rows[0]["workers"]["drafter-0"]["losses"] == [4.0, last]

@@ -121,6 +121,21 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(plain: Run) -
     assert all(same(a, b) for a, b in zip(weights(plain), weights(again), strict=True))
 
 
+def test_weights_off_by_one_rounding_change_the_losses_a_little(plain: Run) -> None:
+    def nudged(seed: int) -> list[float | None]:
+        pipeline, ctx = Pipeline(), context()
+        pipeline.setup(scenario(), ctx)
+        pipeline.nudge(seed)
+        one, other = pipeline._drafters
+        assert same(one.drafter.state_dict(), other.drafter.state_dict())
+        pipeline.reference(scenario())
+        return Run(pipeline, ctx, []).losses()["drafter-0"]
+
+    expected, found = plain.losses()["drafter-0"], nudged(1)
+    assert expected != found == pytest.approx(expected, rel=1e-5)
+    assert nudged(1) == found != nudged(2)
+
+
 def test_threads_change_nothing(plain: Run) -> None:
     """To the bit, once nothing is left to compile: while another thread compiles, torch itself may take other
     branches (`torch.compiler.is_compiling` is process-wide on some versions)."""

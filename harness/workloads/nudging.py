@@ -1,0 +1,33 @@
+"""Initial weights that differ by one rounding each: what a run that computes the same in another order starts from, at most.
+
+On a GPU two honest runs round differently: kernels that add in whatever order, and libraries that choose other kernels while
+several streams are at work (cuBLAS, "Results Reproducibility" in its documentation). A serial reference has one stream and
+chooses the same each time, so its runs may agree to the bit and yet say nothing of how far training amplifies a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+_WITHIN_ONE_UNIT = 0.6
+"""Times eps, of a weight: more than half a unit in the last place and less than one and a half, whatever its mantissa."""
+
+
+def nudge(parameters: Iterable[Tensor], seed: int) -> None:
+    """Move each element to the next number of its dtype, up or down as `seed` says; zeros stay, and subnormal numbers may.
+
+    In place, without gradients; the same on every device of one kind.
+    """
+    generators: dict[torch.device, torch.Generator] = {}
+    with torch.no_grad():
+        for parameter in parameters:
+            device = parameter.device
+            if device not in generators:
+                generators[device] = torch.Generator(device).manual_seed(seed)
+            up = torch.rand(parameter.shape, device=device, generator=generators[device]) < 0.5
+            step = _WITHIN_ONE_UNIT * torch.finfo(parameter.dtype).eps
+            exact = parameter.double()
+            parameter.copy_(exact + exact * step * (2.0 * up.double() - 1.0))
