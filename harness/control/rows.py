@@ -180,6 +180,8 @@ def _labels(request: TrialRequest, result: dict[str, Any] | None, ending: Ending
             return ["out_of_memory"], "the kernel killed the process for lack of host memory"
         what += ", not sent by the harness"
         what += " (the system's out-of-memory killer sends it)" if ending.for_memory is None else ""
+    if exit_["signal"] and not before:
+        what += _after_whose_end(request.folder)
     parts = [f"{what} {before}" if before else what, "" if exit_["signal"] and not before else _tail(request.folder)]
     return ["setup_error" if before else "crash"], "; ".join(part for part in parts if part)
 
@@ -191,6 +193,19 @@ def _before_the_workers(folder: Path) -> str:
         ready = ready or event.get("k") == "subject.ready"
         begun = begun or event.get("k") in ("subject.begin", "worker.start")
     return "during the set-up" if ready and not begun else ""
+
+
+def _after_whose_end(folder: Path) -> str:
+    """Which drafters' threads had ended by then, for a death that a thread's end may have brought about; targets end early."""
+    roles: dict[str, Any] = {}
+    over: list[str] = []
+    for event in _events(folder):
+        worker = str(event.get("w") or "")
+        if event.get("k") == "worker.start":
+            roles[worker] = event.get("role")
+        elif event.get("k") == "worker.end" and roles.get(worker) != "target":
+            over.append(worker)
+    return f", after {' and '.join(sorted(over))} had ended" if over else ""
 
 
 def _events(folder: Path) -> Iterable[dict[str, Any]]:

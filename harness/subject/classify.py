@@ -17,6 +17,7 @@ _MESSAGES: tuple[tuple[str, str], ...] = (
     (NOT_A_SUBMODULE, "graph_corrupt"),
     ("CURRENT_PATCHER is None", "graph_corrupt"),
     ("not allocated in pool", "cudagraph_pool"),
+    ("in the cudagraph pool not tracked as outputs", "cudagraph_pool"),
     ("overwritten by a subsequent run", "cudagraph_overwritten"),
     ("when stream is capturing", "capture_invalidated"),
     ("capture was invalidated", "capture_invalidated"),

@@ -149,6 +149,28 @@ def test_an_exit_of_a_worker_is_a_crash_with_the_last_line_of_its_output(tmp_pat
     )
 
 
+def of_worker(at: int, kind: str, name: str, **more: str) -> dict[str, Any]:
+    return {**event(at, at, name), "w": name, "k": kind, **more}
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ((), ""),
+        (("target-0",), ""),
+        (("target-0", "drafter-1"), ", after drafter-1 had ended"),
+        (("drafter-1", "drafter-0"), ", after drafter-0 and drafter-1 had ended"),
+    ],
+)
+def test_a_death_tells_which_drafters_threads_had_ended(tmp_path: Path, over: tuple[str, ...], said: str) -> None:
+    """Torch's CUDA-graph trees kill a process whose thread ends (docs/findings.md)."""
+    names = ("target-0", "drafter-0", "drafter-1")
+    begun = [of_worker(at, "worker.start", name, role=name.split("-")[0]) for at, name in enumerate(names, start=3)]
+    ends = [of_worker(at, "worker.end", name) for at, name in enumerate(over, start=9)]
+    ending = Ending(int(signal.SIGSEGV), "exited", 1.0, 0.1)
+    assert died(tmp_path, ending, READY, BEGUN, *begun, *ends) == (["crash"], f"the process ended by SIGSEGV{said}")
+
+
 def test_events_that_could_not_be_sorted_tell_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")

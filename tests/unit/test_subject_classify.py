@@ -13,6 +13,10 @@ MESSAGES = [
     (RuntimeError(f"{FX_ERROR} a dynamo-optimized function. This is not supported at the moment."), "fx_error"),
     (NameError("module is not installed as a submodule"), "graph_corrupt"),
     (RuntimeError("These storage data ptrs are not allocated in pool (0, 1) but should be {1}"), "cudagraph_pool"),
+    (
+        RuntimeError("Detected 10 tensor(s) in the cudagraph pool not tracked as outputs. All live allocations must be tracked"),
+        "cudagraph_pool",
+    ),
     (RuntimeError("accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run."),
      "cudagraph_overwritten"),
     (RuntimeError("CUDA error: operation not permitted when stream is capturing"), "capture_invalidated"),
