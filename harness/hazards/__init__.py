@@ -22,6 +22,7 @@ from harness.hazards import (
     fx_globals,
     fx_recompute,
     global_state,
+    thread_end,
 )
 from harness.hazards.base import Hazard
 
@@ -36,6 +37,7 @@ FAMILIES: tuple[tuple[Hazard, ...], ...] = (
     checkpoints.HAZARDS,
     checkpoint_hooks.HAZARDS,
     compiles.HAZARDS,
+    thread_end.HAZARDS,
 )
 
 HAZARDS: tuple[Hazard, ...] = tuple(hazard for family in FAMILIES for hazard in family)

@@ -161,11 +161,18 @@ HAZARDS: tuple[Hazard, ...] = (
         access="B calls the same compiled function, so it records or replays in that pool",
         effect='"storage data ptrs are not allocated in pool" or "tensor(s) in the cudagraph pool not tracked as outputs", an '
         "invalidated capture, an illegal memory access, or an abort of the process, by the moment",
-        remedy="One process for each tree of CUDA graphs, or none in threads (no mode=\"reduce-overhead\"). A lock around first "
-        "steps is too short: the second step records. A lock around every step (every_step) excludes this, and still one process "
-        "in three crashed, most of them once a thread that had used the graphs had ended (docs/findings.md).",
+        remedy='One process for each tree of CUDA graphs, or none in threads (no mode="reduce-overhead"). A lock around '
+        "first steps is too short: the second step records. A lock around every step (every_step) keeps others out of a "
+        "recording, at about four times the step time; then mind the end of the thread that compiled first "
+        "(cudagraph-importer-ends).",
         signature=Signature(
-            errors=(r"not allocated in pool", r"in the cudagraph pool not tracked as outputs"),
+            errors=(
+                r"not allocated in pool",
+                r"in the cudagraph pool not tracked as outputs",
+                r"observed an input tensor deallocate during graph",
+                r"Not expecting deleter function",
+                r"recording to mempool_id",
+            ),
         ),
         program=_program("cudagraph-pool", "a call in the middle of a recording", "OnePool", _IN_CAPTURE, _POOL),
         pipeline=Case(
@@ -176,8 +183,8 @@ HAZARDS: tuple[Hazard, ...] = (
             _POOL,
         ),
         found={
-            "2.11": "20/20 (capture invalidated), counterfactual 0/20; in the pipeline 20/20 (tensors in the pool not tracked), each "
-            "its own, and with every step locked 3/20, in other ways (NVIDIA H200)"
+            "2.11": "20/20 (capture invalidated), counterfactual 0/20; in the pipeline 20/20 (tensors in the pool not "
+            "tracked), and with every step locked 3/20, in other ways (NVIDIA H200)"
         },
     ),
     Hazard(

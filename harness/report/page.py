@@ -205,8 +205,10 @@ def _left_out(data: RunData, hidden: int, budget: Budget, judged: bool) -> tuple
         notes.append(f"Counted but not shown: {plural(hidden, 'scenario')}; those that failed were kept.")
     if budget.refused:
         notes.append(f"Left out to keep this file small: {plural(budget.refused, 'stack')}.")
-    if len(data.gathered.software) > 1:
-        pairs = data.gathered.software.items()
+    known = {torch for torch, python in data.gathered.software if python}
+    # A process that died told its torch at most, and is of no other software for it.
+    pairs = [(found, n) for found, n in data.gathered.software.items() if found[1] or found[0] not in known]
+    if len(pairs) > 1:
         mixed = "; ".join(
             f"torch {torch}, Python {python or '?'}: {plural(n, 'trial')}" for (torch, python), n in pairs
         )

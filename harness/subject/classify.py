@@ -17,7 +17,12 @@ _MESSAGES: tuple[tuple[str, str], ...] = (
     (NOT_A_SUBMODULE, "graph_corrupt"),
     ("CURRENT_PATCHER is None", "graph_corrupt"),
     ("not allocated in pool", "cudagraph_pool"),
+    # What the account of the pool's memory says when another thread has changed it: of trees, and of torch's allocator.
     ("in the cudagraph pool not tracked as outputs", "cudagraph_pool"),
+    ("observed an input tensor deallocate during graph", "cudagraph_pool"),
+    ("Not expecting deleter function", "cudagraph_pool"),
+    ("recording to mempool_id", "cudagraph_pool"),  # already, or not currently
+    ("pool id for capture", "cudagraph_pool"),
     ("overwritten by a subsequent run", "cudagraph_overwritten"),
     ("when stream is capturing", "capture_invalidated"),
     ("capture was invalidated", "capture_invalidated"),

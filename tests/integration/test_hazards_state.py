@@ -10,10 +10,10 @@ import pytest
 from harness.control.executors import LocalExecutor
 from harness.control.reproduce import Reproduction, reproduce
 from harness.core.case import Case
-from harness.hazards import checkpoints, compiles, dense, find, global_state
+from harness.hazards import checkpoints, compiles, dense, find, global_state, thread_end
 from harness.hazards.base import Hazard
 
-MINE = (*dense.HAZARDS, *global_state.HAZARDS, *checkpoints.HAZARDS, *compiles.HAZARDS)
+MINE = (*dense.HAZARDS, *global_state.HAZARDS, *checkpoints.HAZARDS, *compiles.HAZARDS, *thread_end.HAZARDS)
 
 
 @pytest.fixture(scope="module")

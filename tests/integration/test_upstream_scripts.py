@@ -58,6 +58,7 @@ SAYS: Mapping[str, str] = {
     "compile-lock-engine-deadlock": "deadlock",
     "checkpoint-mixed": "d(ab)/da = 2, d(ab)/db = 5",
     "compiling-leak": "which compiles nothing: True",
+    "cudagraph-importer-ends": "16 references to each dictionary in a list, 15 and 15 counted",
     "dense-by-config": "ran without being compiled, in silence",
     "dense-by-recompile-limit": "12 shapes of three threads, 8 compiled",
     "dense-by-thread-config": "8 of 12 shapes were compiled",

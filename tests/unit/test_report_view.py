@@ -329,6 +329,14 @@ def test_two_versions_of_torch_are_not_quietly_pooled(page: Callable[..., Page])
     assert any("torch 2.11.0+cpu" in note and "torch 2.14.1" in note for note in found.left_out)
 
 
+def test_a_trial_that_died_is_of_no_other_software(page: Callable[..., Page]) -> None:
+    """Its row has torch's version, which came with its errors, and not Python's."""
+    found = page([row(NONE, 0, python="3.12.3"), row(NONE, 1, "crash", python="")])
+    assert not any("different software" in note for note in found.left_out)
+    found = page([row(NONE, 0, python="3.12.3"), row(NONE, 1, "crash", python="", torch="2.14.1")])
+    assert any("torch 2.14.1" in note for note in found.left_out)
+
+
 def test_where_nothing_can_be_judged_it_is_said(page: Callable[..., Page]) -> None:
     found = page([row(NONE, 0, "fx_error", torch="unknown")], matrix=MATRIX.replace("steps = 12\n", ""))
     assert found.answer.tone == "unsafe"

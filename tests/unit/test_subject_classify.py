@@ -14,9 +14,17 @@ MESSAGES = [
     (NameError("module is not installed as a submodule"), "graph_corrupt"),
     (RuntimeError("These storage data ptrs are not allocated in pool (0, 1) but should be {1}"), "cudagraph_pool"),
     (
-        RuntimeError("Detected 10 tensor(s) in the cudagraph pool not tracked as outputs. All live allocations must be tracked"),
+        RuntimeError("Detected 10 tensor(s) in the cudagraph pool not tracked as outputs. All live"),
         "cudagraph_pool",
     ),
+    (
+        RuntimeError("TODO: graph recording observed an input tensor deallocate during graph  recording that did not"),
+        "cudagraph_pool",
+    ),
+    (RuntimeError(" Not expecting deleter function"), "cudagraph_pool"),
+    (RuntimeError("beginAllocateToPool: already recording to mempool_id"), "cudagraph_pool"),
+    (RuntimeError("endAllocatePool: not currently recording to mempool_id"), "cudagraph_pool"),
+    (RuntimeError("Could not find memory pool id for capture."), "cudagraph_pool"),
     (RuntimeError("accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run."),
      "cudagraph_overwritten"),
     (RuntimeError("CUDA error: operation not permitted when stream is capturing"), "capture_invalidated"),
