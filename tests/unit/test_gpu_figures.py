@@ -215,6 +215,21 @@ def test_of_a_bisection(tmp_path: Path) -> None:
     assert found.reached is True
 
 
+@pytest.mark.parametrize(
+    ("cured", "text", "reached"),
+    [
+        ([], "dflash 1/2 failed", None),
+        (["ok"], "Cured 0/1 failed, dflash 1/2 failed", True),
+        (["ok", "hang"], "Cured 1/2 failed, dflash 1/2 failed", False),
+    ],
+)
+def test_of_a_remedy_that_is_put_to_the_test(cured: list[str], text: str, reached: bool | None, tmp_path: Path) -> None:
+    died = [row(Scenario(), 0, "crash"), row(Scenario(), 1, "skipped"), row(Scenario(), 2)]
+    with_remedy = Scenario(workload="tests.soak.importer_ends:Cured")
+    found = figures.deaths(_run_folder(tmp_path, [*died, *(row(with_remedy, n, label) for n, label in enumerate(cured))]))
+    assert (found.text, found.reached) == (text, reached)
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_without_what_a_command_leaves_there_is_no_figure(check: Check, tmp_path: Path) -> None:
     with pytest.raises((OSError, ValueError, LookupError)):

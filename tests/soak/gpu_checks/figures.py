@@ -93,6 +93,20 @@ def matrix(folder: Path) -> Figure:
     return Figure(text, values, (not broken) if len(ended) == expected else None)
 
 
+def deaths(folder: Path) -> Figure:
+    """How many trials failed, by workload: one that is to, and one that is cured of it."""
+    failed, ended = Counter[str](), Counter[str]()
+    for row in rows_of(folder):
+        if row["outcome"] not in (SKIPPED, "interrupted"):
+            name = row["scenario"]["workload"].rpartition(":")[2]
+            ended[name] += 1
+            failed[name] += row["outcome"] != "ok"
+    counts = {name: [failed[name], ended[name]] for name in sorted(ended)}
+    text = ", ".join(f"{name} {count}/{n} failed" for name, (count, n) in counts.items())
+    known = set(ended) == {"dflash", "Cured"}
+    return Figure(text, counts, failed["dflash"] > 0 and not failed["Cured"] if known else None)
+
+
 def busy(folder: Path) -> Figure:
     """By devices and CUDA-graph setting: the least busy drafter's share of its warm time and the load of its GPUs, and who it
     waited for, or what starves them."""
