@@ -26,6 +26,13 @@ def test_each_weight_becomes_the_next_number_of_its_dtype(dtype: torch.dtype) ->
     assert 0.45 < (after == above).double().mean() < 0.55
 
 
+def test_what_has_no_next_number_stays_as_it_is() -> None:
+    whole, zero = torch.arange(4), torch.zeros(4)
+    nudge([whole, zero], seed=1)
+    assert whole.tolist() == [0, 1, 2, 3]
+    assert zero.tolist() == [0.0] * 4
+
+
 def test_a_seed_says_which_way() -> None:
     one, same, other = (torch.ones(1000, dtype=torch.bfloat16) for _ in range(3))
     for weights, seed in ((one, 1), (same, 1), (other, 2)):
