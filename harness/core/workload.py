@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -163,10 +163,11 @@ class HasReference(Protocol):
 class Nudges(Protocol):
     """A workload whose reference can tell how far training amplifies a rounding, which on a GPU no two equal runs of it do."""
 
-    def nudge(self, seed: int) -> None:
-        """Move each initial weight to the next number of its dtype, up or down as ``seed`` says (`harness.workloads.nudging`).
+    def nudge(self, change: Callable[[Iterable[Any]], None]) -> None:
+        """Call ``change`` with the initial weights of each drafter: it moves every element to the next number of its dtype.
 
-        Called after ``setup`` and before ``reference``, in its further runs on CUDA, each with a ``seed`` of its own.
+        Weights are tensors of torch; two drafters that begin alike stay alike. Called after ``setup`` and before
+        ``reference``, in its further runs on CUDA.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -23,7 +23,6 @@ from harness.pipeline.queues import QueueAborted
 from harness.pipeline.replicas import GradientAverager
 from harness.pipeline.target_worker import ItemQueue
 from harness.pipeline.transfer import Arriving, Transfer
-from harness.workloads.nudging import nudge
 
 
 class Regions:
@@ -245,9 +244,9 @@ class DrafterWorker:
         """What this drafter brings to the mean of all replicas after a step with this loss."""
         return None if loss is None else [parameter.grad for parameter in self.drafter.parameters()]
 
-    def nudge(self, seed: int) -> None:
-        """Begin with weights that are off by one rounding each."""
-        nudge(self.drafter.parameters(), seed)
+    def nudge(self, change: Callable[[Iterable[Tensor]], None]) -> None:
+        """Begin with weights that `change` has changed in place."""
+        change(self.drafter.parameters())
         self._optimizer.restart()
 
     def warm_up(self, item: Item, *, grad: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -167,10 +167,10 @@ class Pipeline:
             item = self._targets[i % len(self._targets)].make(i, packed)
             self._drafters[i].warm_up(item, grad=kind != "main_no_grad")
 
-    def nudge(self, seed: int) -> None:
-        """Begin with weights that are off by one rounding each (`harness.core.workload.Nudges`); replicas stay alike."""
+    def nudge(self, change: Callable[[Iterable[torch.Tensor]], None]) -> None:
+        """Begin with other weights: those that `change` makes of each drafter's (`harness.core.workload.Nudges`)."""
         for drafter in self._drafters:
-            drafter.nudge(seed)
+            drafter.nudge(change)
 
     def reference(self, scenario: Scenario) -> None:
         """The same run on the calling thread, instead of `workers`: what the losses are when nobody interferes."""

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .context import TrialContext
 from .errorlog import ErrorLog
 from .eventlog import EventLog, text
 from .identity import Threads
+from .nudging import nudge
 from .points import Points
 from .prctl import ANYBODY, die_with_parent, let_read
 from .probes import Probes
@@ -202,7 +204,7 @@ class _Run:
         nudged = self.spec["extra"].get("nudged")
         try:
             if nudged and isinstance(workload, Nudges):
-                workload.nudge(int(nudged))
+                workload.nudge(partial(nudge, seed=int(nudged)))
             workload.reference(self.scenario)
         except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
             self._failed(error, "reference")

@@ -6,6 +6,7 @@ All start from the same weights; the task is to repeat the first half of a seque
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 
@@ -15,7 +16,6 @@ from torch.nn import functional
 
 from harness.core.workload import Context, Scenario, Worker
 from harness.workloads.model import Model, around_attention, build, causal_mask
-from harness.workloads.nudging import nudge
 from harness.workloads.settings import devices_of, learning_rate, not_here, read_sizes
 
 FIXED = {"replicas": "independent", "code": "shared", "cudagraphs": "off", "mask": "eager", "targets": 1}
@@ -80,10 +80,10 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 replica.optimizer.zero_grad(set_to_none=True)
 
-    def nudge(self, seed: int) -> None:
-        """Begin with weights that are off by one rounding each (`harness.core.workload.Nudges`), the same for all replicas."""
+    def nudge(self, change: Callable[[Iterable[Tensor]], None]) -> None:
+        """Begin with other weights: those that `change` makes of each replica's (`harness.core.workload.Nudges`)."""
         for replica in self._replicas:
-            nudge(replica.model.parameters(), seed)
+            change(replica.model.parameters())
 
     def reference(self, scenario: Scenario) -> None:
         """One replica after another, on the calling thread."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+
+import torch
 
 from harness.core.workload import Context, Scenario, Worker
 
@@ -50,5 +53,7 @@ class Nudged(Drifting):
     def setup(self, scenario: Scenario, ctx: Context) -> None:
         self._ctx, self._steps, self._off = ctx, scenario.steps, 0.0
 
-    def nudge(self, seed: int) -> None:
-        self._off = float(seed)
+    def nudge(self, change: Callable[[Iterable[torch.Tensor]], None]) -> None:
+        weights = torch.ones(64)
+        change([weights])
+        self._off = float((weights > 1).sum())

@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness import cli
 from harness.control.executors import LocalExecutor
 from harness.control.request import Row, TrialRequest
 from harness.core.scenario import Scenario
+from harness.subject.nudging import nudge
 
 MATRIX = """\
 schema = 1
@@ -51,16 +53,19 @@ def test_doubts_are_settled_by_further_processes(
     assert rows[0]["oracles"]["numerics"] == said
 
 
-@pytest.mark.parametrize(("extra", "last"), [({}, 4.0), ({"nudged": 2}, 12.0)])
-def test_a_reference_is_nudged_before_it_runs(extra: dict[str, int], last: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_a_reference_is_nudged_before_it_runs(seed: int | None, tmp_path: Path) -> None:
+    weights = torch.ones(64)
+    if seed is not None:
+        nudge([weights], seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
         executor = LocalExecutor(jobs=1)
         rows: list[Row] = []
         scenario = Scenario(workload="drifting_workloads:Nudged", drafters=1, steps=2)
-        request = TrialRequest("t", scenario, 0, tmp_path, timeout_s=60, extra={"reference": True, **extra})
+        request = TrialRequest("t", scenario, 0, tmp_path, timeout_s=60, extra={"reference": True, "nudged": seed})
         try:
             executor.run([request], lambda _: None, rows.append)
         finally:
             executor.close()
-    assert rows[0]["workers"]["drafter-0"]["losses"] == [4.0, last]
+    assert rows[0]["workers"]["drafter-0"]["losses"] == [4.0, 4.0 * (1 + int((weights > 1).sum()))]

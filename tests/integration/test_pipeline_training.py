@@ -7,6 +7,7 @@ import math
 import statistics
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from harness.pipeline.optimizer import DrafterOptimizer
 from harness.pipeline.support import unsupported
 from harness.pipeline.target_worker import Batches
 from harness.pipeline.weights import save_drafter
+from harness.subject.nudging import nudge
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -125,7 +127,7 @@ def test_weights_off_by_one_rounding_change_the_losses_a_little(plain: Run) -> N
     def nudged(seed: int) -> list[float | None]:
         pipeline, ctx = Pipeline(), context()
         pipeline.setup(scenario(), ctx)
-        pipeline.nudge(seed)
+        pipeline.nudge(partial(nudge, seed=seed))
         one, other = pipeline._drafters
         assert same(one.drafter.state_dict(), other.drafter.state_dict())
         pipeline.reference(scenario())

@@ -1,6 +1,6 @@
 """The pipeline with the remedy of `cudagraph-importer-ends`: drafters take the references that torch 2.11 does not take.
 
-Imported by subjects, through `tests/soak/importer_ends.toml`.
+Imported by subjects, through `tests/soak/importer_ends.matrix`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from test_control_references import Fake, request
 
 from harness.control.references import FURTHER, References
 from harness.pipeline.optimizer import DrafterOptimizer
-from harness.workloads.nudging import nudge
+from harness.subject.nudging import nudge
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
 

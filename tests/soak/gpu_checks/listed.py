@@ -181,7 +181,7 @@ _MEASURED = (
 _LONG = (
     Check(
         "importer-ends", "drafters under every_step with CUDA-graph trees: as torch has them, and with its references taken",
-        _in_run_folder(["run", "tests/soak/importer_ends.toml"], ["run"]), figures.deaths,
+        _in_run_folder(["run", "tests/soak/importer_ends.matrix"], ["run"]), figures.deaths,
         cost_s=120, goal="some die, and none of the others", jobs=14, slice_s=60, codes=(0, 1), variables=_ONE_COMPILER,
     ),
     Check(
