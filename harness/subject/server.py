@@ -46,6 +46,9 @@ PRELOAD: dict[str, tuple[str, ...]] = {
 }
 PRELOAD["cuda"] = ("torch", "torch._dynamo", "torch._functorch.aot_autograd", "harness.subject.entry")
 
+OPTIONAL = frozenset({"transformers", "safetensors"})
+"""What only the DFlash pipeline takes. Where they are missing its trials say so, and others run."""
+
 DEVICE_FILES = Path("/dev")
 
 
@@ -162,7 +165,11 @@ def preload(kind: str) -> tuple[str, bool, str]:
     if kind == "auto":
         kind = "cuda" if _may_have_cuda() else "cpu"
     for name in PRELOAD[kind]:
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in OPTIONAL:
+                raise
     torch = sys.modules.get("torch")
     version = "" if torch is None else str(torch.__version__)
     if kind == "none":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 
 from harness.core.errors import SettingError, nearest
 from harness.core.shipped import SHIPPED
@@ -36,6 +37,9 @@ def load(name: str) -> Workload:
                 f'{at}: no module "{error.name}" in {os.getcwd()} or on PYTHONPATH; run harness in the folder that '
                 "holds it, or with PYTHONPATH=FOLDER"
             ) from error
+        if name in SHIPPED and error.name is not None:
+            package = error.name.partition(".")[0]
+            raise SettingError(f"{at}: it takes {package}; {sys.executable} -m pip install {package}") from error
         raise  # a module of the user's that fails to import something else keeps its traceback
     found: object = module
     for part in attribute.split("."):

@@ -92,6 +92,18 @@ def test_an_import_that_fails_inside_the_module_keeps_its_own_error() -> None:
         load("ownpkg.broken:Train")
 
 
+def test_a_package_that_one_which_ships_takes_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'transformers.models'", name="transformers.models")
+
+    monkeypatch.setattr("harness.subject.workloads.importlib.import_module", without)
+    with pytest.raises(SettingError) as raised:
+        load("dflash")
+    assert str(raised.value) == f'workload = "dflash": it takes transformers; {sys.executable} -m pip install transformers'
+    with pytest.raises(ModuleNotFoundError):
+        load("ownpkg.train:Train")
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
