@@ -14,6 +14,7 @@ MOST_KINDS = 100
 LONGEST_KEY = 2_000
 
 _EDGE = re.compile(r"(?P<waiter>.+?) waits for (?P<what>.+), held by .+")
+_ENDED = re.compile(r"(?<=, after ).+(?= had ended$)")  # of a crash (harness.control.rows)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
@@ -45,9 +46,14 @@ def add_stuck(groups: dict[str, StuckGroup], row: Mapping[str, Any]) -> None:
         group.scenarios[row["scenario_id"]] = group.scenarios.get(row["scenario_id"], 0) + 1
 
 
+def whoever_ended(reason: str) -> str:
+    """The same for two crashes that differ in whose threads had ended by then, as long as somebody's had."""
+    return _ENDED.sub("N", reason)
+
+
 def kinds_of_wait(reason: str) -> str:
-    """The same for two reasons that differ in who waits, where a cycle begins, or in numbers."""
+    """The same for two reasons that differ in who waits or had ended, where a cycle begins, or in numbers."""
     edges = [_EDGE.fullmatch(part) for part in reason.split("; ")]
     found = [edge["what"] for edge in edges if edge is not None]
-    same = " | ".join(sorted(found)) if found and len(found) == len(edges) else " ".join(reason.split())
+    same = " | ".join(sorted(found)) if found and len(found) == len(edges) else whoever_ended(" ".join(reason.split()))
     return _NUMBER.sub("N", same[:LONGEST_KEY])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from harness.analysis.numerics import agrees, within_noise
-from harness.analysis.stuck import STUCK
+from harness.analysis.stuck import STUCK, whoever_ended
 from harness.analysis.summary import Collector, RunSummary
 from harness.control.request import Row
 from harness.core.outcome import OK
@@ -171,7 +171,7 @@ class Gathered:
             if label not in STUCK:
                 continue
             group = self.stuck.at(
-                f"{label}: {without_numbers(row['reason'])}",
+                f"{label}: {without_numbers(whoever_ended(row['reason']))}",
                 _occasion(row, label, row["reason"], exit=row["exit"], last_events=row["last_events"]),
             )
             if group is not None:

@@ -25,6 +25,13 @@ def test_what_is_no_cycle_alone_is_known_by_its_words_but_for_numbers(more: str)
     assert kinds_of_wait(f"x; {ONE}") != kinds_of_wait(ONE)
 
 
+def test_crashes_are_of_one_kind_whoevers_threads_had_ended() -> None:
+    by = "the process ended by SIGSEGV"
+    one, other, two = (f"{by}, after {who} had ended" for who in ("drafter-0", "drafter-1", "drafter-0 and drafter-1"))
+    assert kinds_of_wait(one) == kinds_of_wait(other) == kinds_of_wait(two)
+    assert kinds_of_wait(one) != kinds_of_wait(by)
+
+
 def test_trials_are_counted_by_kind_and_scenario_with_the_first_as_the_example() -> None:
     two = Scenario(lock="per_call")
     rows = [row(None, 0, "deadlock", reason=OTHER), row(None, 1, "deadlock", reason=ONE), row(None, 2)]

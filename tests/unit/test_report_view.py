@@ -260,8 +260,11 @@ def test_a_deadlock_shows_reason_events_and_stacks(wide: tuple[RunData, Page]) -
 def test_hangs_with_one_reason_are_one_kind(page: Callable[..., Page]) -> None:
     rows = [row(NONE, n, "hang", reason=f"no event for {30 + n} s; thread 0x{n:x}1") for n in range(5)]
     rows += [row(NONE, 9, "crash", reason="the process ended by SIGSEGV")]
+    after = ("the process ended by SIGSEGV, after drafter-0 had ended", "the process ended by SIGSEGV, after a and b had ended")
+    rows += [row(NONE, n, "crash", reason=reason) for n, reason in enumerate(after, 10)]
     assert [(found.label, found.head) for found in page(rows).stuck.examples] == [
         ("hang", "5 trials"),
+        ("crash", "2 trials"),
         ("crash", "1 trial"),
     ]
 
