@@ -166,7 +166,7 @@ def _labels(request: TrialRequest, result: dict[str, Any] | None, ending: Ending
         labels = list(result["outcomes"])
         return labels, str(result.get("reason", ""))
     exit_ = _exit(ending)
-    before = "before the workload began" if ending.start_s is None else _before_the_workers(request.folder)
+    before, after = ("before the workload began", "") if ending.start_s is None else _stage(request.folder)
     if ending.how in ("timeout", "hang"):
         what = "no sign of life, not even from the watchdog"
         if ending.how == "timeout":
@@ -181,31 +181,30 @@ def _labels(request: TrialRequest, result: dict[str, Any] | None, ending: Ending
         what += ", not sent by the harness"
         what += " (the system's out-of-memory killer sends it)" if ending.for_memory is None else ""
     if exit_["signal"] and not before:
-        what += _after_whose_end(request.folder)
+        what += after
     parts = [f"{what} {before}" if before else what, "" if exit_["signal"] and not before else _tail(request.folder)]
     return ["setup_error" if before else "crash"], "; ".join(part for part in parts if part)
 
 
-def _before_the_workers(folder: Path) -> str:
-    """At which stage a trial ended that never came to its workers; "" where it did, or its events do not tell."""
+def _stage(folder: Path) -> tuple[str, str]:
+    """At which stage a trial ended, from one reading of its events: they may be many.
+
+    First of one that never came to its workers; "" where it did, or its events do not tell. Then which drafters' threads had
+    ended by then, for a death that a thread's end may have brought about; targets end early.
+    """
     begun = ready = False
-    for event in _events(folder):
-        ready = ready or event.get("k") == "subject.ready"
-        begun = begun or event.get("k") in ("subject.begin", "worker.start")
-    return "during the set-up" if ready and not begun else ""
-
-
-def _after_whose_end(folder: Path) -> str:
-    """Which drafters' threads had ended by then, for a death that a thread's end may have brought about; targets end early."""
     roles: dict[str, Any] = {}
     over: list[str] = []
     for event in _events(folder):
-        worker = str(event.get("w") or "")
-        if event.get("k") == "worker.start":
+        kind, worker = event.get("k"), str(event.get("w") or "")
+        ready = ready or kind == "subject.ready"
+        begun = begun or kind in ("subject.begin", "worker.start")
+        if kind == "worker.start":
             roles[worker] = event.get("role")
-        elif event.get("k") == "worker.end" and roles.get(worker) != "target":
+        elif kind == "worker.end" and roles.get(worker) != "target":
             over.append(worker)
-    return f", after {' and '.join(sorted(over))} had ended" if over else ""
+    before = "during the set-up" if ready and not begun else ""
+    return before, f", after {' and '.join(sorted(over))} had ended" if over else ""
 
 
 def _events(folder: Path) -> Iterable[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from harness.control.request import TrialRequest
 from harness.control.rows import LAST_OF_THREAD, MOST_LAST_EVENTS, Ending, last_events, trial_row
-from harness.core.events import event_line
+from harness.core.events import event_line, read_events
 from harness.core.scenario import Scenario
 
 
@@ -169,6 +170,23 @@ def test_a_death_tells_which_drafters_threads_had_ended(tmp_path: Path, over: tu
     ends = [of_worker(at, "worker.end", name) for at, name in enumerate(over, start=9)]
     ending = Ending(int(signal.SIGSEGV), "exited", 1.0, 0.1)
     assert died(tmp_path, ending, READY, BEGUN, *begun, *ends) == (["crash"], f"the process ended by SIGSEGV{said}")
+
+
+def test_the_events_of_a_death_are_read_as_often_as_those_of_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a million of them, and each reading takes seconds."""
+    read: list[Path] = []
+
+    def counted(folder: Path) -> Iterable[dict[str, Any]]:
+        read.append(folder)
+        return read_events(folder / "events.jsonl")
+
+    monkeypatch.setattr("harness.control.rows._events", counted)
+    counts = []
+    for ending in (Ending(KILLED, "hang", 1.0, 0.1), Ending(int(signal.SIGSEGV), "exited", 1.0, 0.1)):
+        died(tmp_path, ending, READY, BEGUN)
+        counts.append(len(read))
+        read.clear()
+    assert counts == [2, 2]
 
 
 def test_events_that_could_not_be_sorted_tell_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
