@@ -204,7 +204,7 @@ class _Run:
         nudged = self.spec["extra"].get("nudged")
         try:
             if nudged and isinstance(workload, Nudges):
-                workload.nudge(partial(nudge, seed=int(nudged)))
+                workload.nudge(partial(nudge, seed=int(nudged), moved={}))
             workload.reference(self.scenario)
         except BaseException as error:  # noqa: BLE001  # recorded with its traceback; the reference is then unavailable
             self._failed(error, "reference")

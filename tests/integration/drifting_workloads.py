@@ -55,5 +55,6 @@ class Nudged(Drifting):
 
     def nudge(self, change: Callable[[Iterable[torch.Tensor]], None]) -> None:
         weights = torch.ones(64)
-        change([weights])
-        self._off = float((weights > 1).sum())
+        for _ in range(2):  # as of two drafters that share them
+            change([weights])
+        self._off = float((weights == 1 + torch.finfo(weights.dtype).eps).sum())

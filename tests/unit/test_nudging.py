@@ -41,6 +41,30 @@ def test_a_seed_says_which_way() -> None:
     assert 0.4 < (one == other).double().mean() < 0.6
 
 
+def test_a_weight_that_two_drafters_share_is_moved_once_and_the_drafters_stay_alike() -> None:
+    shared, own, alike = torch.ones(1000), torch.ones(1000), torch.ones(1000)
+    moved: dict[int, torch.Tensor] = {}
+    nudge([shared, own, shared], 1, moved)
+    nudge([shared, alike], 1, moved)
+    eps = torch.finfo(torch.float32).eps
+    assert {*shared.tolist()} == {1 - eps / 2, 1 + eps}
+    assert torch.equal(own, alike)
+
+
+@pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_default_dtype_changes_nothing(default: torch.dtype) -> None:
+    """A workload may have set it: a step of half a unit in float16 would be none in float64."""
+    expected, found = [[torch.ones(1000, dtype=dtype) for dtype in DTYPES] for _ in range(2)]
+    nudge(expected, seed=1)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        nudge(found, seed=1)
+    finally:
+        torch.set_default_dtype(before)
+    assert all(map(torch.equal, expected, found))
+
+
 def test_training_goes_on_from_the_nudged_weights() -> None:
     """The float32 copies that AdamW trains are made with the optimizer, before."""
     parameter = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
