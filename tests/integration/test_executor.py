@@ -74,7 +74,7 @@ def test_a_trial_that_is_no_longer_needed_does_not_start(executor: LocalExecutor
     executor.run(requests, on_start, lambda row: rows.append(row["trial"]))
     assert asked[:2] == [("a", 0), ("b", 0)], "two at the same time"
     assert [name for name, _ in asked] == names
-    assert min(ended for _, ended in asked[2:]) == 1
+    assert min(ended for _, ended in asked[2:]) in (1, 2), "both may have ended by the time that one is seen"
     assert sorted(rows) == ["a", "b"]
     assert not list((tmp_path / "c").iterdir())
 
