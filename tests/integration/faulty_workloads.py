@@ -50,6 +50,18 @@ class Exits(_OneWorker):
         os._exit(7)
 
 
+class WaitsForAFile(_OneWorker):
+    """Goes on once the file of its settings is there, so that a test says when it ends."""
+
+    def run(self) -> None:
+        until = time.monotonic() + 60.0
+        while not os.path.exists(self.ctx.settings["file"]):
+            if time.monotonic() > until:
+                raise RuntimeError("the file did not come")
+            time.sleep(0.005)
+        self.ctx.step("drafter-0", tokens=1, loss=1.0)
+
+
 class FailsInSetup(_OneWorker):
     def setup(self, scenario: Scenario, ctx: Context) -> None:
         raise FileNotFoundError("no such model: planted")
