@@ -25,6 +25,9 @@ from harness.core.plan import (
     PlanError,
 )
 
+CUT_SHORT = ("deadlock", "hang", "cuda_fault", "crash")
+"""After these no thread of the process gets on as it would have: what it had yet to show, it could not."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -108,6 +111,9 @@ def judge(plan: Plan, effect: Effect, row: Mapping[str, Any]) -> Ending:
         return Ending(UNDECIDED, "the effect came, but not by the plan's order: " + str(told.get("reason", "")), told)
     if row["outcome"] in (*INCOMPLETE, SKIPPED):
         return Ending(UNDECIDED, f"{row['outcome']}: {row.get('reason', '')}", told)
+    if order == ORDER_DONE and set(CUT_SHORT) & set(row["outcomes"]):
+        why = f"the order came about, and before its effect could show the trial ended: {row['outcome']}"
+        return Ending(UNDECIDED, f"{why}, {row['reason']}" if row.get("reason") else why, told)
     if order == ORDER_DONE:
         return Ending(HARMLESS, "", told)
     if order in ENDINGS:

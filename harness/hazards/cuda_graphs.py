@@ -150,7 +150,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("cudagraph_tls",)),
         ),
         reference=("pytorch/pytorch#123177", "pytorch/pytorch#184357"),
-        found={"2.11": "20/20, counterfactual 0/20; in the pipeline 4/4, counterfactual 0/4 (NVIDIA H200)"},
+        found={"2.11": "20/20, counterfactual 0/20; in the pipeline 20/20, counterfactual 0/20 (NVIDIA H200)"},
     ),
     Hazard(
         id="cudagraph-pool",
@@ -164,7 +164,7 @@ HAZARDS: tuple[Hazard, ...] = (
         remedy='One process for each tree of CUDA graphs, or none in threads (no mode="reduce-overhead"). A lock around '
         "first steps is too short: the second step records. A lock around every step (every_step) keeps others out of a "
         "recording, at about four times the step time; then mind the end of the thread that compiled first "
-        "(cudagraph-importer-ends).",
+        "(cudagraph-importer-ends), and threads that multiply unlocked (cublas-workspaces-freed).",
         signature=Signature(
             errors=(
                 r"not allocated in pool",
@@ -181,10 +181,12 @@ HAZARDS: tuple[Hazard, ...] = (
             Scenario(devices="cuda:0", drafters=2, cudagraphs="trees", lock="first_step", steps=4),
             _BEFORE_CAPTURE,
             _POOL,
+            # Room for all items: the target is through before a drafter records (cublas-workspaces-freed is another hazard).
+            settings={"queue_depth": 8},
         ),
         found={
             "2.11": "20/20 (capture invalidated), counterfactual 0/20; in the pipeline 20/20 (tensors in the pool not "
-            "tracked), and with every step locked 3/20, in other ways (NVIDIA H200)"
+            "tracked), counterfactual 0/20 (NVIDIA H200)"
         },
     ),
     Hazard(
@@ -206,7 +208,7 @@ HAZARDS: tuple[Hazard, ...] = (
             Effect(labels=("cudagraph_overwritten",)),
         ),
         elsewhere="a drafter uses the results of its attention within its own step; there this hazard is cudagraph-pool",
-        found={"2.11": "harmless 6/6: the order happened, the effect did not (NVIDIA H200)"},
+        found={"2.11": "harmless 20/20: the order happened, the effect did not (NVIDIA H200)"},
     ),
     Hazard(
         id="capture-invalidated",

@@ -191,7 +191,7 @@ HAZARDS: tuple[Hazard, ...] = (
         pipeline=pipeline_case("fx-flag-collision", "a drafter compiles, another calls", _COMPILED, steps=1),
         reference=_REPORTS,
         found={
-            "2.11": "20/20, counterfactual 0/20; pipeline 20/20, counterfactual 0/20",
+            "2.11": "20/20, counterfactual 0/20; pipeline 20/20, counterfactual 0/20, and on an H200 the same",
             "2.13": "20/20, counterfactual 0/20; pipeline harmless, 1 of 1 (but see fx-flag-collision-eager)",
             "2.14": "harmless in 3 of 3, but nn.Module.__call__ stayed patched (patches-reapplied)",
         },
@@ -224,7 +224,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         reference=_REPORTS,
         found={
-            "2.11": "5/5, counterfactual 0/5",
+            "2.11": "5/5, counterfactual 0/5; pipeline 20/20, counterfactual 0/10 (NVIDIA H200)",
             "2.13": "20/20, counterfactual 0/20",
         },
     ),
@@ -287,7 +287,7 @@ HAZARDS: tuple[Hazard, ...] = (
         ),
         reference=(),
         found={
-            "2.11": "20/20, counterfactual 0/20; pipeline 20/20, counterfactual 0/20",
+            "2.11": "20/20, counterfactual 0/20; pipeline 20/20, counterfactual 0/20, and on an H200 the same",
             "2.13": "does not come: a compile's own trace is hidden from other threads",
         },
     ),

@@ -5,17 +5,13 @@ Imported by subjects, through `tests/soak/importer_ends.matrix`.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import sys
 from collections.abc import Callable
 from functools import partial
 
 from harness.core.workload import Worker
 from harness.pipeline import Pipeline
-
-TREES = "torch._inductor.cudagraph_trees"
-NAMES = ("tree_manager_containers", "tree_manager_locks")
+from harness.subject.programs.tree_references import take_references
 
 
 class Cured(Pipeline):
@@ -35,15 +31,3 @@ def _ending_with_references(run: Callable[[], None]) -> None:
         run()
     finally:
         take_references()
-
-
-def take_references() -> int:
-    """One to each dictionary that this thread has put into torch's thread-local storage; to how many.
-
-    Only the thread that imported the module has any.
-    """
-    trees = sys.modules.get(TREES)
-    held = [getattr(trees.local, name) for name in NAMES if trees is not None and hasattr(trees.local, name)]
-    for dictionary in held:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dictionary))
-    return len(held)

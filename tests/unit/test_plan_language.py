@@ -109,6 +109,10 @@ def row(outcomes: tuple[str, ...] = ("ok",), order: str = "", **more: Any) -> di
         (row(("fx_error",), "completed"), "reproduced"),
         (row(("ok",), "completed"), "harmless"),
         (row(("error",), "completed"), "harmless"),
+        (row(("error", "crash"), "completed"), "undecided"),  # the process died first
+        (row(("cuda_fault",), "completed"), "undecided"),
+        (row(("hang",), "completed"), "undecided"),
+        (row(("fx_error", "crash"), "completed"), "reproduced"),
         (row(("ok",), "excluded"), "excluded"),
         (row(("ok",), "unreachable"), "unreachable"),
         (row(("ok",), "undecided"), "undecided"),

@@ -10,6 +10,8 @@ import torch
 from harness.core.axes import HOSTED, INDUCTOR_EAGER
 from harness.core.workload import Context, Scenario, Worker
 
+from .tree_references import take_references
+
 
 class Parts:
     """A workload made of parts: name of a worker → what it does in one step. A subclass gives `parts`, perhaps `build`.
@@ -79,7 +81,10 @@ class EngineParts(Parts):
         def on_device() -> None:
             if self.device != HOSTED:
                 torch.cuda.set_device(self.device)
-            part()
+            try:
+                part()
+            finally:
+                take_references()  # a thread of this program may end before the others
 
         return super().step(name, on_device)
 
