@@ -62,6 +62,7 @@ class BisectResult:
     question: Question
     environment: Mapping[str, Any]
     answer: Answer | RegionAnswer
+    jobs: int = 1  # of this part: the environment has those of the first
 
     @property
     def exit_code(self) -> int:
@@ -145,7 +146,7 @@ def run_bisection(
         else:
             oracle = make_oracle(opened.question, opened.environment, executor, opened.folder.path, opened.note)
             answer = _locks(opened, runner, budget, oracle)
-    result = BisectResult(opened.folder.path, opened.question, opened.environment, answer)
+    result = BisectResult(opened.folder.path, opened.question, opened.environment, answer, options.jobs)
     keep_answer(opened.folder, opened.question, dataclasses.asdict(answer))
     return result
 

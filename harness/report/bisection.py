@@ -264,7 +264,6 @@ def _witness(witness: Mapping[str, Any] | None) -> str:
 
 def _next(result: BisectResult, folder: str, page: str) -> list[str]:
     answer = result.answer
-    jobs = int(result.environment.get("options", {}).get("jobs", 1))
     lines = []
     entries: Sequence[Any] = answer.ladder if isinstance(answer, Answer) else answer.tested
     witness = next((entry.witness for entry in reversed(entries) if entry.witness), None)
@@ -275,8 +274,8 @@ def _next(result: BisectResult, folder: str, page: str) -> list[str]:
         lines.append(f"the report, for a browser: {page}")
     lines.append(f"all rows: {folder}/results.jsonl")
     if isinstance(answer, Answer) and answer.verdict == "safe" and not answer.cheapest and not answer.stopped:
-        lines.append(f"to settle what is open: {_command(result.question.what, folder, jobs)} --thorough")
-    return lines + _resume(result.question.what, folder, answer.stopped, jobs)
+        lines.append(f"to settle what is open: {_command(result.question.what, folder, result.jobs)} --thorough")
+    return lines + _resume(result.question.what, folder, answer.stopped, result.jobs)
 
 
 def _resume(what: str, folder: str, stopped: str, jobs: int) -> list[str]:

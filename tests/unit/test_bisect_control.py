@@ -627,3 +627,5 @@ def test_both_print_an_answer_a_table_and_what_to_paste(run: Run, executor: Fake
     assert "harness bisect locks --resume --out short\n" in text
     _, text, _ = run("locks", "m.toml", "--max-trials", "3", "-j", "2", json_output=False, out="two")
     assert "harness bisect locks --resume --out two -j 2\n" in text
+    _, text, _ = run("locks", "--resume", "--max-trials", "6", "-j", "3", json_output=False, out="two")
+    assert "harness bisect locks --resume --out two -j 3\n" in text, "as this part ran, not as the first one"
