@@ -27,6 +27,7 @@ TOLERANCE: dict[str, float] = {"float64": 1e-8, "float32": 1e-4, "float16": 1e-2
 FROM_ITSELF = "the reference from itself"
 NOT_AGAIN = "the reference could not be run again"
 NOT_TOLD = "the references themselves do not agree well enough to tell where losses are finite"
+NOT_MOVED = "the references agree to the bit, as a device to themselves makes them, and the workload has no nudge to move them"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Difference:
 
     `relative`: from the first run of the reference; `nearest`: from that of the `runs` which is the nearest.
     `itself`: the most by which any two of them differ until a little later; 0 where they have this drafter's losses alike to
-    the bit, whatever others do; None if but one tells that step. `told`: whether they tell where losses are finite.
+    the bit, whatever others do; None if but one tells that step. `told`: whether they tell how far honest runs differ: not
+    where losses are finite in some of them alone, and not where they are `still`, alike for want of anything that moves them.
     """
 
     worker: str
@@ -48,6 +50,7 @@ class Difference:
     itself: float | None = None
     runs: int = 1
     told: bool = True
+    still: bool = False
 
     @property
     def excused(self) -> bool:
@@ -108,18 +111,24 @@ def reference_key(scenario: Scenario, pipeline: Mapping[str, Any]) -> str:
 
 
 def differences(
-    workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, others: Sequence[Workers] = ()
+    workers: Workers,
+    reference: Workers,
+    *,
+    dtype: str,
+    synchronised: bool = False,
+    others: Sequence[Workers] = (),
+    still: bool = False,
 ) -> list[Difference]:
     """Of each drafter, in order of name, its first difference that stands; else that is in doubt; else that is not excused.
 
-    `others` are the further runs of the reference; without them all are doubts. Of another workload: of each worker that tells
-    losses.
+    `others` are the further runs of the reference; without them all are doubts. `still`: that those agree to the bit tells
+    nothing. Of another workload: of each worker that tells losses.
 
     A drafter is compared up to its first step that raised (its loss is None there). With synchronised replicas the
     first such step of *any* drafter ends the comparison for all: from then on the others average without it.
     """
     first: dict[str, Difference] = {}
-    for found in _beyond(workers, reference, dtype, synchronised, others):
+    for found in _beyond(workers, reference, dtype, synchronised, others, still):
         known = first.get(found.worker)
         if found.weight > (known.weight if known else 0):
             first[found.worker] = found
@@ -130,7 +139,7 @@ def agreement(
     workers: Workers, reference: Workers, *, dtype: str, synchronised: bool = False, others: Sequence[Workers] = ()
 ) -> str:
     """The oracle's word for a trial without `differences`: `ok`, and what was seen where that was beyond the tolerance."""
-    found = list(_beyond(workers, reference, dtype, synchronised, others))
+    found = list(_beyond(workers, reference, dtype, synchronised, others, still=False))
     if not found:
         return OK
     most = max(found, key=lambda one: one.relative)
@@ -155,12 +164,12 @@ def unsettled(found: Sequence[Difference], why: str) -> str:
     it was, and its further runs ended before that step."""
     if any(one.in_doubt for one in found):
         return f"; {NOT_AGAIN}: {why or 'its further runs end before that step'}"
-    return f"; {NOT_TOLD}"
+    return f"; {NOT_MOVED if any(one.still for one in found) else NOT_TOLD}"
 
 
 def is_unsettled(said: str) -> bool:
     """Whether it tells of a difference that might be one of the reference from itself."""
-    return f"; {NOT_AGAIN}: " in said or said.endswith(f"; {NOT_TOLD}")
+    return f"; {NOT_AGAIN}: " in said or said.endswith((f"; {NOT_TOLD}", f"; {NOT_MOVED}"))
 
 
 def compared(workers: Workers, reference: Workers, *, synchronised: bool = False) -> int:
@@ -169,7 +178,7 @@ def compared(workers: Workers, reference: Workers, *, synchronised: bool = False
 
 
 def _beyond(
-    workers: Workers, reference: Workers, dtype: str, synchronised: bool, others: Sequence[Workers]
+    workers: Workers, reference: Workers, dtype: str, synchronised: bool, others: Sequence[Workers], still: bool
 ) -> Iterator[Difference]:
     """Every step of every drafter that is off by more than the tolerance."""
     tolerance = TOLERANCE.get(dtype, TOLERANCE["float32"])  # another workload may call anything its dtype
@@ -186,8 +195,9 @@ def _beyond(
             alike = runs > 1 and drift.own(name, step) == 0
             itself = 0.0 if alike else drift.any(step) if runs > 1 else None
             # Where honest runs drift, one may overflow a little earlier than another.
-            told = alike or itself is None or (math.isfinite(itself) and (math.isfinite(nearest) or drift.finite(name, step)))
-            yield Difference(name, step, loss, wanted, off, tolerance, nearest, itself, runs, told)
+            finite = itself is None or (math.isfinite(itself) and (math.isfinite(nearest) or drift.finite(name, step)))
+            told = not still if alike else finite
+            yield Difference(name, step, loss, wanted, off, tolerance, nearest, itself, runs, told, still and alike)
 
 
 def _in_runs(runs: int) -> str:

@@ -50,6 +50,7 @@ class References:
         self._base = run_dir / FOLDER
         self._dtype = dtype
         self._known: dict[str, Workers | str] = {}  # workers of the result, or how it ended without being one
+        self._still: set[str] = set()  # keys of those whose further runs nothing could nudge
 
     def firsts(self, requests: Iterable[TrialRequest]) -> dict[str, TrialRequest]:
         """By key, in the order of the trials: the references that these are held against at first."""
@@ -164,8 +165,14 @@ class References:
         known = self._known[str(row["reference"])]
         if isinstance(known, str):
             return []
-        synchronised = _synchronised(row)
-        return differences(row["workers"], known, dtype=self._dtype, synchronised=synchronised, others=others)
+        return differences(
+            row["workers"],
+            known,
+            dtype=self._dtype,
+            synchronised=_synchronised(row),
+            others=others,
+            still=row["reference"] in self._still,
+        )
 
     def _others(self, row: Row) -> tuple[list[Workers], str]:
         """The further runs of a row's reference that there are; and why the first that is missing is."""
@@ -208,6 +215,8 @@ class References:
         return True
 
     def _take(self, key: str, document: Mapping[str, Any]) -> None:
+        if document.get("facts", {}).get("nudged") is False:
+            self._still.add(key.partition(AGAIN)[0])
         if document["outcome"] == OK:
             self._known[key] = document["workers"]
         else:

@@ -202,6 +202,8 @@ class _Run:
         """One drafter at a time, on this thread: what the losses are when nobody can disturb anybody."""
         assert isinstance(workload, HasReference)
         nudged = self.spec["extra"].get("nudged")
+        if nudged:
+            self.context.fact("", "nudged", isinstance(workload, Nudges))
         try:
             if nudged and isinstance(workload, Nudges):
                 workload.nudge(partial(nudge, seed=int(nudged), moved={}))

@@ -53,19 +53,31 @@ def test_doubts_are_settled_by_further_processes(
     assert rows[0]["oracles"]["numerics"] == said
 
 
+def referenced(name: str, seed: int | None, folder: Path) -> Row:
+    """The row of a reference of this workload, nudged or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("DRIFT_FILE", str(folder / "drift"))
+        executor = LocalExecutor(jobs=1)
+        rows: list[Row] = []
+        scenario = Scenario(workload=f"drifting_workloads:{name}", drafters=1, steps=2)
+        request = TrialRequest("t", scenario, 0, folder, timeout_s=60, extra={"reference": True, "nudged": seed})
+        try:
+            executor.run([request], lambda _: None, rows.append)
+        finally:
+            executor.close()
+    return rows[0]
+
+
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_a_reference_is_nudged_before_it_runs(seed: int | None, tmp_path: Path) -> None:
     weights = torch.ones(64)
     if seed is not None:
         nudge([weights], seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
-        executor = LocalExecutor(jobs=1)
-        rows: list[Row] = []
-        scenario = Scenario(workload="drifting_workloads:Nudged", drafters=1, steps=2)
-        request = TrialRequest("t", scenario, 0, tmp_path, timeout_s=60, extra={"reference": True, "nudged": seed})
-        try:
-            executor.run([request], lambda _: None, rows.append)
-        finally:
-            executor.close()
-    assert rows[0]["workers"]["drafter-0"]["losses"] == [4.0, 4.0 * (1 + int((weights > 1).sum()))]
+    row = referenced("Nudged", seed, tmp_path)
+    assert row["workers"]["drafter-0"]["losses"] == [4.0, 4.0 * (1 + int((weights > 1).sum()))]
+    assert row["facts"].get("nudged") is (None if seed is None else True)
+
+
+def test_a_reference_that_cannot_be_nudged_says_so(tmp_path: Path) -> None:
+    assert referenced("Drifting", 1, tmp_path)["facts"]["nudged"] is False

@@ -13,7 +13,7 @@ import pytest
 from fake_runs import make_row, matrix
 from places import ONE, Killed, Places, go, is_reference, lines, loses, oldest, references_last
 
-from harness.analysis.numerics import NOT_TOLD, is_unsettled
+from harness.analysis.numerics import NOT_MOVED, NOT_TOLD, is_unsettled
 from harness.control import rundir
 from harness.control.recovery import ASIDE
 from harness.control.references import AGAIN, FURTHER, References
@@ -97,6 +97,18 @@ def test_a_trial_no_further_off_than_its_reference_from_itself_is_acquitted(fold
 def test_where_references_agree_to_the_bit_every_difference_stands(folder: RunFolder) -> None:
     go(folder, Places(2, references_last, gives(FIRST, FAR)))
     assert judged(folder)[1] == (["numerics"], f"{STANDS}0)")
+
+
+@pytest.mark.parametrize("again", [FIRST, NOISY])
+def test_references_that_agree_as_nothing_could_nudge_them_settle_nothing(folder: RunFolder, again: Sequence[float]) -> None:
+    """Where they differ all the same, they tell by how much."""
+    unmoved = {"workers": loses(*again), "facts": {"nudged": False}}
+    executor = Places(2, references_last, gives(FIRST, FAR, again=unmoved))
+    go(folder, executor)
+    assert references_of(executor) == ["", "-again", *(() if again is FIRST else ("-again2", "-again3"))]
+    text = f"{STANDS}0); {NOT_MOVED}" if again is FIRST else f"{STANDS}0.05 in 4 runs)"
+    assert judged(folder)[1] == (["numerics"], text)
+    assert is_unsettled(text) == (again is FIRST)
 
 
 def test_no_second_reference_is_run_where_nothing_is_in_doubt(folder: RunFolder) -> None:
