@@ -198,6 +198,24 @@ def test_a_wait_that_nobody_reports_ends_as_undecided_and_lets_everybody_go() ->
     assert "worker-0 held at mark.c" in done.told["reason"]
 
 
+def test_a_step_whose_thread_comes_to_no_further_point_is_named_where_the_plan_waits() -> None:
+    """It has not happened yet, for all that anybody knows, so the next one is held."""
+    release = threading.Event()
+
+    def runs_on(ctx: Context, name: str) -> None:
+        ctx.mark(name, "a")
+        assert release.wait(20)
+
+    def next_one(ctx: Context, name: str) -> None:
+        ctx.mark(name, "b")
+        release.set()
+
+    plan = Plan({"A": "one", "B": "two"}, steps=[Step("A", "mark.a"), Step("B", "mark.b")])
+    done = directed(plan, runs_on, next_one, roles=("one", "two"), silent_s=0.3)
+    assert done.told["order"] == "undecided"
+    assert "worker-1 held at mark.b. worker-0 made the step before and came to no point since" in done.told["reason"]
+
+
 def test_nth_counts_since_the_roles_previous_step() -> None:
     plan = Plan(
         {"A": "one", "B": "two"},

@@ -233,6 +233,9 @@ class Directed:
         else:
             return
         where = "; ".join(self._crew.whereabouts())
+        before = self._order.unsettled
+        if before is not None:
+            where += f". {seat_name(before)} made the step before and came to no point since, which is how a step ends"
         self._end_attempt(UNDECIDED, f"{limit} while waiting for {self._order.step}: {where}", retry=False)
 
     def _unfinished(self) -> tuple[str, str]:
