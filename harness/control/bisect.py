@@ -45,7 +45,7 @@ from harness.control.bisect_trials import (
     result_of,
     tag_of,
 )
-from harness.control.interrupts import Interrupts
+from harness.control.interrupts import Interrupts, continues
 from harness.control.listener import Listener
 from harness.control.plan_answers import append_plan, read_plans
 from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
@@ -129,7 +129,7 @@ def run_bisection(
     """Find the answer, as far as the budget goes."""
     options = opened.options
     budget = Budget(options.max_trials, options.max_minutes)
-    then = f"; harness bisect {opened.question.what} --resume continues"
+    then = continues(f"harness bisect {opened.question.what}", opened.folder.path)
     with Interrupts(listener.interrupting, then) as interrupts, ExitStack() as stack:
         executor = make_executor(options.executor, python=opened.environment["executable"], jobs=options.jobs)
 

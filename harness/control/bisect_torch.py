@@ -34,7 +34,7 @@ from harness.control.bisect_folder import (
 )
 from harness.control.bisect_question import QUESTION, Question, make_question, resume_question
 from harness.control.bisect_trials import Budget, TaggedRunFolder, TrialRunner, without_row
-from harness.control.interrupts import Interrupts
+from harness.control.interrupts import Interrupts, continues
 from harness.control.listener import Listener
 from harness.control.plan_answers import append_plan, read_plans
 from harness.control.plan_oracle import MakeOracle, PlanOracle, no_plans
@@ -112,7 +112,7 @@ def bisect_torch(
         note(problem)
     pythons = {version: str(environment["executable"]) for version, environment in environments.items()}
     _write(path, question, pythons, None)
-    with Interrupts(listener.interrupting, "; harness bisect torch --resume continues") as interrupts:
+    with Interrupts(listener.interrupting, continues("harness bisect torch", path)) as interrupts:
         search = _Search(question, options, path, environments, once_begun(listener, options), interrupts, note)
         answer = search.run(make_executor, make_oracle)
     _write(path, question, pythons, dataclasses.asdict(answer))

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 EXIT_INTERRUPTED = 3
 SAME_S = 0.5
 """Seconds in which a further SIGTERM is the same one: `timeout` sends it to the process and then to its group."""
+
+
+def continues(command: str, folder: Path) -> str:
+    """For `then`: the command that goes on in that folder, as a user at this prompt would type it."""
+    here, path = Path.cwd(), folder.resolve()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return f"; {command} --resume --out {shlex.quote(str(shown))} continues"
 
 
 class Interrupts:
@@ -27,7 +36,7 @@ class Interrupts:
     handle signals.
     """
 
-    def __init__(self, on_first: Callable[[], None], then: str = "; harness run --resume continues") -> None:
+    def __init__(self, on_first: Callable[[], None], then: str = "") -> None:
         self._on_first = on_first
         self._then = then
         self._held = 0

@@ -16,7 +16,7 @@ from harness.control.environment import describe_environment
 from harness.control.executors import check_executor
 from harness.control.foreign import check_workloads
 from harness.control.interpreter import find_python
-from harness.control.interrupts import Interrupts
+from harness.control.interrupts import Interrupts, continues
 from harness.control.listener import Listener
 from harness.control.pipeline_paths import check_paths
 from harness.control.references import References
@@ -103,7 +103,7 @@ def run_session(session: Session, make_executor: MakeExecutor, listener: Listene
     No executor is made when nothing is left.
     """
     interrupted = False
-    with Interrupts(listener.interrupting) as interrupts:
+    with Interrupts(listener.interrupting, continues("harness run", session.folder.path)) as interrupts:
         if session.plan.requests:
             try:
                 options = session.options

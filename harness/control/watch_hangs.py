@@ -104,7 +104,7 @@ class HangWatch:
             self._say(f"--on-hang kill: process {self._program.pid} and those below it are ended")
             self._program.kill()
         else:
-            self._say("it still runs: Ctrl-C ends it, or --on-hang kill the next time")
+            self._say("it still runs: Ctrl-C ends it, twice if other threads hang too; or --on-hang kill the next time")
 
 
 def _ended_or_unguarded(result: Mapping[str, Any]) -> bool:

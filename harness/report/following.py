@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from harness.analysis.errors import ErrorGroup
 from harness.analysis.intervals import trials_for_safe
 from harness.analysis.summary import ScenarioSummary
 from harness.core.axes import BY_NAME
@@ -19,7 +20,7 @@ from harness.report import wording
 from harness.report.view import RunView
 
 INDENT = 2
-MOST_EVIDENCE = 2  # of deadlocks, hangs and crashes: a command for each kind
+MOST_EVIDENCE = 2  # of errors, and of deadlocks, hangs and crashes: a command for each kind
 BY_SETTING = {"dense-by-thread-config": ("dynamo", "dense")}
 """Hazards that a setting brings about under any lock: the axis that sets it, and what is seen."""
 
@@ -42,9 +43,7 @@ def following(view: RunView) -> list[RenderableType]:
             f"{view.resume} --repeats {need}",
         )
         lines += _fewer(view, undecided)
-    failed = (group for group in view.summary.errors if not group.only_consequences and group.label not in INCOMPLETE)
-    witness = next(failed, None)
-    evidence = {witness.witness_trial: "a failure"} if witness else {}
+    evidence = {group.witness_trial: group.label for group in _failures(view)}
     for group in view.summary.stuck[:MOST_EVIDENCE]:
         evidence.setdefault(group.trial, f"a {group.label}")
     for trial, what in evidence.items():
@@ -59,6 +58,16 @@ def following(view: RunView) -> list[RenderableType]:
         lines += _advice("the report, for a browser:", view.report)
     lines += _advice("all rows:", f"{view.run_dir}/results.jsonl")
     return lines
+
+
+def _failures(view: RunView) -> list[ErrorGroup]:
+    """A few to look at: first those that a setting does not bring about under any lock, and of each label one."""
+    by_setting = {scenario for scenarios in failing_settings(view).values() for scenario in scenarios}
+    groups = [group for group in view.summary.errors if not group.only_consequences and group.label not in INCOMPLETE]
+    kinds: dict[str, ErrorGroup] = {}
+    for group in sorted(groups, key=lambda group: set(group.scenarios) <= by_setting):
+        kinds.setdefault(group.label, group)
+    return list(kinds.values())[:MOST_EVIDENCE]
 
 
 def _can_be_refused(torch: str) -> bool:
@@ -97,9 +106,13 @@ def _fewer(view: RunView, undecided: Sequence[ScenarioSummary]) -> list[Renderab
     if len({item.scenario["lock"] for item in view.summary.scenarios}) > 1:
         lines.append(indented(Text(f"of some scenarios only: with --only {shlex.quote(f'lock={lock}')} added")))
         if view.bisect:
-            # Where a setting fails under any lock, no lock is safe in all scenarios: those are left out of the question.
-            axes = dict.fromkeys(setting.partition("=")[0] for setting, _ in failing_settings(view))
-            only = " and ".join(f"{axis}={BY_NAME[axis].default}" for axis in axes)
+            # Of the matrix what was run; and where a setting fails under any lock, no lock is safe in all scenarios: those are
+            # left out of the question.
+            ran = {axis: {str(item.scenario[axis]) for item in view.summary.scenarios} for axis in view.varying}
+            asked_of = {axis: next(iter(values)) for axis, values in ran.items() if axis != "lock" and len(values) == 1}
+            failing = (setting.partition("=")[0] for setting, _ in failing_settings(view))
+            asked_of.update({axis: str(BY_NAME[axis].default) for axis in failing})
+            only = " and ".join(f"{axis}={value}" for axis, value in asked_of.items())
             asked = f"{view.bisect} --only {shlex.quote(only)}" if only else view.bisect
             lines += _advice("if the question is which lock is enough:", asked)
     return lines

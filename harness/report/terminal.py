@@ -147,6 +147,7 @@ def _error(view: RunView, group: ErrorGroup) -> list[RenderableType]:
         others = " and ".join(wording.whereabouts(tracer, "was tracing") for tracer in group.collision)
         who += f", while {others}"
     lines.append(indented(Text(who), 2 * INDENT))
+    lines.append(indented(Text(_named(view, list(group.scenarios))), 2 * INDENT))
     if view.verbose and witness.get("traceback"):
         lines.append(indented(Text(str(witness["traceback"]).rstrip(), style="dim"), 2 * INDENT))
         for tracer in group.collision:

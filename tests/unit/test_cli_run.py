@@ -298,8 +298,9 @@ def test_a_cut_run_folder_begins_anew(run: Run, executor: FakeExecutor, tmp_path
 
 TWICE = """
 import os, signal
-from harness.control.interrupts import Interrupts
-with Interrupts(lambda: print("first", flush=True)):
+from pathlib import Path
+from harness.control.interrupts import Interrupts, continues
+with Interrupts(lambda: print("first", flush=True), continues("harness run", Path("a b"))):
     try:
         signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt:
@@ -313,7 +314,7 @@ with Interrupts(lambda: print("first", flush=True)):
 def test_ctrl_c_twice_stops_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (3, "first\n")
-    assert "stopped at once" in done.stderr
+    assert "stopped at once; harness run --resume --out 'a b' continues" in done.stderr
 
 
 def test_ctrl_c_waits_while_a_row_is_written() -> None:

@@ -72,6 +72,7 @@ Errors
   symbolically trace a dynamo-optimized function.
     drafter-1 (thread Thread-2) in attention, while drafter-0 (thread Thread-1)
     was tracing in mask
+    lock=none
 
 Skipped
   lock=none devices=cuda:0: no CUDA here
@@ -136,6 +137,33 @@ def test_a_row_that_fails_by_a_setting_is_not_held_against_its_lock() -> None:
     assert text.index(words) < text.index("\nNext\n")
     of_another = {limit.id: [Judgement("met", "must dense")]}
     assert "not by its lock" not in shown(RunView("m", "r", summarise(rows), names, of_another, "2.14.1", "here"))
+
+
+def test_evidence_is_first_of_what_no_setting_brings_about_under_any_lock() -> None:
+    limit = Scenario(lock="compile_gate", dynamo="limit_in_main")
+    other = {**FX_ERROR, "label": "graph_corrupt", "fingerprint": "g", "type": "KeyError", "message": "'custom'"}
+    rows = [fx_row(limit, repeat) for repeat in range(3)]
+    rows += [row(NONE, 0, "graph_corrupt", errors=[other])]
+    for one in rows[:3]:
+        one.update(outcomes=["fx_error", "dense"])
+    judged = {limit.id: [Judgement("met", "must dense: held in 1 trial (per thread (dense-by-thread-config))")]}
+    text = shown(RunView("m", "runs/a", summarise(rows), ("lock", "dynamo"), judged, "2.13.0", "here"), width=200)
+    evidence = [line.strip() for line in text.splitlines() if line.startswith("  evidence of ")]
+    assert [line.split()[2] for line in evidence] == ["graph_corrupt,", "fx_error,"]
+    assert text.index(f"harness explain runs/a/trials/{NONE.id}--r0/") < text.index(f"harness explain runs/a/trials/{limit.id}")
+    judged = {limit.id: []}
+    text = shown(RunView("m", "runs/a", summarise(rows), ("lock", "dynamo"), judged, "2.13.0", "here"), width=200)
+    assert text.index("evidence of fx_error") < text.index("evidence of graph_corrupt"), "then the commoner one"
+
+
+def test_the_bisection_to_ask_is_of_what_was_run_of_the_matrix() -> None:
+    rows = [row(NONE), row(GATE)]
+    names = ("lock", "dynamo", "checkpoint")
+    text = shown(RunView("m", "r", summarise(rows), names, {}, "2.13.0", "here", bisect="bisect m"), width=200)
+    assert "bisect m --only 'dynamo=default and checkpoint=none'\n" in text
+    both = [*rows, row(Scenario(lock="compile_gate", dynamo="limit_in_main"), 0), row(FIRST)]
+    text = shown(RunView("m", "r", summarise(both), names, {}, "2.13.0", "here", bisect="bisect m"), width=200)
+    assert "bisect m\n" in text
 
 
 def worker(steps: int, tokens: int = 8, role: str = "drafter") -> dict[str, object]:
