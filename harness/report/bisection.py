@@ -174,7 +174,7 @@ def _harder(answer: Answer) -> str:
 
 def _under(entry: Entry) -> str:
     said = f"{entry.certified} fresh" if entry.verdict == "safe" else ""
-    return ", ".join(part for part in (said, entry.schedule) if part)
+    return " ".join(part for part in (said, entry.schedule and f"under {entry.schedule}") if part)
 
 
 def _answer_line(conclusion: str, verdict: str) -> Text:
@@ -205,6 +205,8 @@ def _legend(answer: Answer | RegionAnswer) -> list[str]:
         lines.append("by plan: threads were held until the harmful order came about, which any scheduler may bring about.")
     if any(entry.witness and entry.witness.get("plan") for entry in answer.ladder):
         lines.append("in a plan: it failed while threads were held for a plan, in another way than that is made for.")
+    if any(_why(entry) == _under(entry) and entry.schedule for entry in answer.ladder):
+        lines.append("under delays:*:…: a schedule, which delays threads at their sync points by chance, by another seed in each trial.")
     if plan_trials := sum(entry.plan_trials for entry in answer.ladder):
         lines.append(f"{plan_trials} of the trials were of plans.")
     if answer.beside:

@@ -182,6 +182,9 @@ def test_schedules_of_the_portfolio_have_seeds_of_their_own_and_are_never_added_
     assert answer["schedules"][""]["trials"] < answer["schedules"]["delays:*:windows"]["trials"]
     seeds = [row["scenario"]["schedule"] for row in rows(tmp_path / "run") if row["scenario"]["schedule"] != "none"]
     assert len(seeds) == len(set(seeds))
+    text = " ".join(run("locks", "--resume", json_output=False)[1].split())
+    assert f"{trials_for_safe()} fresh under delays:*:windows" in text
+    assert "under delays:*:…: a schedule" in text
 
 
 def test_no_portfolio_where_the_scenario_has_a_schedule(run: Run, executor: FakeExecutor, tmp_path: Path) -> None:
