@@ -171,7 +171,7 @@ def _says(pattern: str, raised: Raised) -> bool:
 
 
 def _raised_roles(raised: Raised) -> tuple[Role, ...]:
-    who = f'Thread "{raised.thread}"' if raised.thread else "the thread"
+    who = f'Thread "{raised.thread}"' if raised.thread else "a thread, which this text does not name,"
     tracing = tuple(
         Role("A", str(thread), "was inside an FX trace", *_places(thread.frames, _trace(thread)))
         for thread in raised.meanwhile
