@@ -84,8 +84,9 @@ def state_of(pid: int) -> str:
 
 
 def below(pid: int) -> list[Process]:
-    """The process and all that come from it, parents before children."""
-    return [one for one in map(look, (pid, *descendants(pid))) if one is not None]
+    """The process and all that come from it but this one, which looks; parents before children."""
+    others = (each for each in descendants(pid) if each != os.getpid())
+    return [one for one in map(look, (pid, *others)) if one is not None]
 
 
 def python_below(pid: int) -> str:

@@ -161,6 +161,17 @@ def test_the_python_below_a_wrapper_is_named(tmp_path: Path, capsys: pytest.Capt
     assert line.endswith(f"harness dump {child}, or harness dump --tree {process.pid}")
 
 
+@pytest.mark.parametrize("flags", ["", "--tree"])
+def test_a_dump_is_not_told_to_dump_itself(flags: str) -> None:
+    """Of a shell, below which nothing is Python but the dump."""
+    words = f'"{sys.executable}" -m harness dump $$ {flags}; exit $?'
+    ended = subprocess.run(["sh", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.strip().splitlines()
+    assert "no Python process" in line
+    assert "below it, is one" not in line
+
+
 def test_a_process_that_has_ended_and_was_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
