@@ -141,15 +141,20 @@ _CHECKS: dict[str, Callable[[str], str]] = {
 }
 
 
+def no_axis(name: str) -> str:
+    """That no axis is called so, and which may have been meant: the nearest, or else any."""
+    return f'no axis is called "{name}"{nearest(name, BY_NAME) or "; axes are " + ", ".join(BY_NAME)}'
+
+
 def axis_named(name: str) -> Axis:
     """The axis of that name.
 
     Raises:
-        MatrixError: there is none; the message names the nearest.
+        MatrixError: there is none; the message names the nearest, or all where none is near.
     """
     axis = BY_NAME.get(name)
     if axis is None:
-        raise MatrixError(f'no axis is called "{name}"{nearest(name, BY_NAME)}')
+        raise MatrixError(no_axis(name))
     return axis
 
 

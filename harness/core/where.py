@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.core.axes import BY_NAME, coerce
-from harness.core.errors import MatrixError, WhereError, nearest
+from harness.core.axes import BY_NAME, coerce, no_axis
+from harness.core.errors import MatrixError, WhereError
 from harness.core.scenario import Scenario
 
 MAX_DEPTH = 50
@@ -112,7 +112,7 @@ def parse_where(text: str) -> Where:
 
     Raises:
         WhereError: it cannot be read, or names an unknown axis or value; the message says at which character,
-            counted from 1, and what is nearest.
+            counted from 1, and what is nearest, or which axes there are.
     """
     reader = _Reader(text)
     node = reader.any(0)
@@ -175,7 +175,7 @@ class _Reader:
             better = f"{axis}={raw}" if sign == "==" else f"not {axis}={raw}"
             raise self.error(f'there is no "{sign}" here; write {better}', found.start(2))
         if axis not in BY_NAME:
-            raise self.error(f'no axis is called "{axis}"{nearest(axis, BY_NAME)}', start)
+            raise self.error(no_axis(axis), start)
         glob = self._glob(axis, raw if quoted is None else quoted, found.start(3))
         self.at = found.end()
         self._skip_blank()

@@ -91,3 +91,12 @@ def test_a_lock_becomes_canonical() -> None:
 
 def test_axis_named_returns_the_axis() -> None:
     assert axis_named("steps") is BY_NAME["steps"]
+
+
+def test_an_unknown_axis_has_the_nearest_or_else_all() -> None:
+    with pytest.raises(MatrixError) as caught:
+        axis_named("chekpoint")
+    assert str(caught.value) == 'no axis is called "chekpoint" (did you mean "checkpoint"?)'
+    with pytest.raises(MatrixError) as caught:
+        axis_named("foo")
+    assert str(caught.value) == f'no axis is called "foo"; axes are {", ".join(axis.name for axis in AXES)}'

@@ -58,6 +58,7 @@ def test_a_word_that_begins_like_a_keyword_is_a_value() -> None:
         ("", ["position 1", "the end", "axis=value"]),
         ("lokc=none", ["position 1", "lokc", '"lock"']),
         ("lock=none and chekpoint=none", ["position 15", "chekpoint", '"checkpoint"']),
+        ("foo=bar", ["position 1", '"foo"; axes are lock, lock_owner, warmup, ', ", steps"]),
         ("lock=none and", ["position 14", "the end"]),
         ("lock=none checkpoint=none", ["position 11", "checkpoint=none", '"and"']),
         ("(lock=none", ["position 11", '")"', "position 1"]),
