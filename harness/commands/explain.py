@@ -36,7 +36,8 @@ def explain(
         dump = bare(source.text)
         found = match(dump)
     if json_output:
-        emit(json.dumps(explanation_json(dump, found, source.told), indent=2, ensure_ascii=False) + "\n")
+        document = explanation_json(dump, found, source.told, ended_well=source.ended_well)
+        emit(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        emit_report(lambda console: print_explanation(console, dump, found, source.told))
+        emit_report(lambda console: print_explanation(console, dump, found, source.told, ended_well=source.ended_well))
     raise typer.Exit(0 if found else 1)

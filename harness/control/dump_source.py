@@ -15,10 +15,11 @@ from harness.analysis.dump_values import waiting_for_locks
 from harness.analysis.dumps import Dump, DumpThread, Raised, join, parse
 from harness.analysis.row_signs import Sign, signs
 from harness.control.find_trial import find_trial, only_trial
+from harness.control.results import read_rows
 from harness.core import errorfile
 from harness.core.errors import UserError
 from harness.core.jsontext import parse_json
-from harness.core.outcome import FAILURES
+from harness.core.outcome import FAILURES, OK
 from harness.core.plan import ORDER_DONE
 from harness.core.versions import parse_version
 
@@ -40,6 +41,7 @@ class Source:
     """`text`: all of it, for a message that stands in no form; `torch`: its version, where a trial says so.
 
     `signs`: what rows tell that is neither an exception nor a stack; `told`: what a dump has found, and a trial's reason.
+    `ended_well`: it is a trial that did not fail.
     """
 
     dump: Dump
@@ -47,6 +49,7 @@ class Source:
     torch: str = ""
     signs: tuple[Sign, ...] = ()
     told: tuple[str, ...] = ()
+    ended_well: bool = False
 
 
 def read_source(name: str) -> Source:
@@ -200,7 +203,19 @@ def _from_trial(folder: Path) -> Source:
         if errors := _told_before(folder):
             parts.insert(0, _from_row({"errors": errors, "torch": errors[0].get(errorfile.TORCH)}))
         parts.append(Source(Dump((), parse(log).exceptions), log))
-    return _join(parts, "")
+    return dataclasses.replace(_join(parts, ""), ended_well=_ended_well(folder, row))
+
+
+def _ended_well(folder: Path, result: Mapping[str, Any]) -> bool:
+    """By its own account, and by the run's row where there is one: its losses may have been found wrong later."""
+    if result.get("outcome") != OK or result.get("final") is False:  # a watched process that may be at it still
+        return False
+    place = folder.resolve()
+    try:
+        rows = [row for row in read_rows(place.parent.parent) if row["trial"] == place.name]
+    except UserError:
+        return False
+    return all(row.get("outcome") == OK for row in rows)
 
 
 def _told_before(folder: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from harness.analysis.dump_values import Dump, Frame, Raised
 from harness.analysis.explain import Match
 from harness.analysis.paths import short_path
 from harness.analysis.self_trace import REMEDY, SelfTrace, traces_itself
+from harness.core.outcome import OK
 from harness.report.text import one_line, visible
 from harness.report.wording import plural
 
@@ -23,8 +24,16 @@ _NATIVE = "which thread waits for a lock is seen only with native frames: py-spy
 _LOCKS = "a text of stacks does not say who holds a lock: while it hangs, harness dump PID does"
 
 
-def print_explanation(console: Console, dump: Dump, found: Sequence[Match], told: Sequence[str] = ()) -> None:
-    """What the file tells of itself, the hazards, the most specific first, or that there is none, and what was read."""
+def print_explanation(
+    console: Console, dump: Dump, found: Sequence[Match], told: Sequence[str] = (), *, ended_well: bool = False
+) -> None:
+    """What the file tells of itself, the hazards, the most specific first, or that there is none, and what was read.
+
+    `ended_well`: it is a trial that did not fail, which comes first.
+    """
+    if ended_well:
+        seen = "; what follows was seen, and did not fail it" if found else ""
+        console.print(Text(f"this trial ended well (outcome {OK}){seen}\n", style="bold"), soft_wrap=True)
     for text in told:
         _line(console, "told", one_line(visible(text), 1_000))
     if told:
@@ -151,9 +160,13 @@ def _exceptions(dump: Dump) -> list[Raised]:
     return [raised for raised in dump.exceptions if raised.type or raised.frames]
 
 
-def explanation_json(dump: Dump, found: Sequence[Match], told: Sequence[str] = ()) -> dict[str, Any]:
-    """`explain --json`: {"told": [...], "matches": [...], "self_traces": [...], "threads": [...], "exceptions": [...]}."""
+def explanation_json(
+    dump: Dump, found: Sequence[Match], told: Sequence[str] = (), *, ended_well: bool = False
+) -> dict[str, Any]:
+    """`explain --json`: {"ended_well": false, "told": [...], "matches": [...], "self_traces": [...], "threads": [...],
+    "exceptions": [...]}."""
     return {
+        "ended_well": ended_well,
         "told": list(told),
         "matches": [
             {

@@ -167,7 +167,39 @@ def test_a_trial_s_reason_comes_before_what_else_it_shows(explain: Callable[...,
     (tmp_path / "result.json").write_text(json.dumps(row), encoding="utf-8")
     assert explain(str(tmp_path))[1].startswith("  told     deadlock: a waits for b\n")
     (tmp_path / "result.json").write_text(json.dumps({**row, "outcome": "ok", "outcomes": ["ok"]}), encoding="utf-8")
-    assert "told" not in explain(str(tmp_path))[1]
+    assert "  told  " not in explain(str(tmp_path))[1]
+
+
+LEAKS = {
+    "torch": "2.13.0", "outcome": "ok", "outcomes": ["ok"], "errors": [],
+    "workers": {"drafter-0": {"counts": {"is_compiling_leaks": 3}}},
+}  # fmt: skip
+WELL = "this trial ended well (outcome ok)"
+
+
+def test_of_a_trial_that_ended_well_that_comes_first(explain: Callable[..., Ran], tmp_path: Path) -> None:
+    trial = tmp_path / "trials" / "t"
+    trial.mkdir(parents=True)
+
+    def explained(**row: object) -> tuple[int, str]:
+        """What is said before the hazard, if any."""
+        (trial / "result.json").write_text(json.dumps({**LEAKS, **row}), encoding="utf-8")
+        code, out, _ = explain(str(trial))
+        assert json.loads(explain(str(trial), "--json")[1])["ended_well"] is out.startswith(WELL)
+        return code, out.split("compiling-leak  ")[0]
+
+    assert explained() == (0, f"{WELL}; what follows was seen, and did not fail it\n\n")
+    code, out = explained(workers={})
+    assert (code, out.startswith(f"{WELL}\n\nnone that is known\n")) == (1, True)
+    assert explained(outcome="dense", outcomes=["dense"]) == (0, "")
+    assert explained(final=False) == (0, ""), "a watched process that has not ended"
+    rows = tmp_path / "results.jsonl"
+    rows.write_text("".join(json.dumps({**LEAKS, "trial": name}) + "\n" for name in ("t", "u")), encoding="utf-8")
+    assert explained()[1].startswith(WELL)
+    rows.write_text(json.dumps({**LEAKS, "trial": "t", "outcome": "numerics"}) + "\n", encoding="utf-8")
+    assert explained() == (0, ""), "its run has found it wrong"
+    rows.write_text("no row\n", encoding="utf-8")
+    assert explained() == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +220,7 @@ def test_a_trial_that_carried_out_its_plan_shows_the_plan_s_hazard(
     (tmp_path / "result.json").write_text(json.dumps(row), encoding="utf-8")
     (tmp_path / "spec.json").write_text(json.dumps({"extra": {"plan_of": "first-step-hole"}}), encoding="utf-8")
     out = explain(str(tmp_path))[1]
-    assert out.startswith(f"{first}  ")
+    assert out.split(f"{WELL}; what follows was seen, and did not fail it\n\n")[-1].startswith(f"{first}  ")
     assert ("carried out its plan" in out) is (first == "first-step-hole")
 
 
