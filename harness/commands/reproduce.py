@@ -58,8 +58,8 @@ def reproduce(
 ) -> None:
     """Run a hazard's plan, each time in a fresh process, and print the witness: who was where.
 
-    Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here, or no trial
-    of it, or of its counterfactual, said anything.
+    Exit codes: 0 reproduced every time and never in the counterfactual, 1 not, 2 bad input, 3 it cannot run here, was
+    interrupted, or no trial of it, or of its counterfactual, said anything.
     """
     from harness.commands.output import emit, emit_report
     from harness.control.caches import PrimedExecutor
@@ -67,10 +67,12 @@ def reproduce(
     from harness.control.environment import describe_environment
     from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
-    from harness.control.reproduce import not_run
+    from harness.control.interrupts import EXIT_INTERRUPTED, Interrupts, say_ending
+    from harness.control.reproduce import Reproduction, Stopped, not_run
     from harness.control.reproduce import reproduce as run_plan
     from harness.control.skips import skip_reason, visible_gpus
     from harness.core.errors import UserError
+    from harness.report.facts import shown_path
     from harness.report.reproduction import cannot_happen, effect_of, measured, print_reproduction
 
     case = find_case(hazard, lock=lock, where=None if against is None else against.value)
@@ -94,18 +96,30 @@ def reproduce(
     if why_not and not json_output:
         emit(f"{case.name}: it cannot happen here: {why_not}\n")
     folder = trials_folder(out, f"reproduce-{case.name}")
-    executor = PrimedExecutor(make_executor("local", python=str(environment["executable"]), jobs=jobs), folder)
+    found: Reproduction | None = None
     try:
-        found = run_plan(
-            case,
-            executor,
-            folder,
-            times=times,
-            note=lambda text: None if quiet else typer.echo(text, err=True),
-            timeout_s=timeout,
-        )
-    finally:
-        executor.close()
+        with Interrupts(say_ending, f"; what has run is in {shown_path(folder)}") as interrupts:
+            executor = PrimedExecutor(make_executor("local", python=str(environment["executable"]), jobs=jobs), folder)
+            try:
+                found = run_plan(
+                    case,
+                    executor,
+                    folder,
+                    times=times,
+                    note=lambda text: None if quiet else typer.echo(text, err=True),
+                    timeout_s=timeout,
+                )
+            finally:
+                with interrupts.held():
+                    executor.close()
+    except KeyboardInterrupt as stopped:
+        if found is None:  # else it came when all was done, and what was found is told
+            done = stopped.done if isinstance(stopped, Stopped) else 0
+            rest = ", not the counterfactual" if done == times else ""
+            place = f"; the trials are in {shown_path(folder)}" if (folder / "trials").is_dir() else ""
+            typer.echo(f"interrupted: {done} of {times} times done{rest}{place}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    assert found is not None
     told = {"why_not": why_not, "effect": effect_of(found), "measured": measured(found)}
     document = {**found.to_json(), **told, "environment": environment, "run_dir": str(folder.resolve())}
     (folder / "reproduce.json").write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")

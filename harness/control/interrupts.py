@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -17,6 +17,14 @@ from typing import Any
 EXIT_INTERRUPTED = 3
 SAME_S = 0.5
 """Seconds in which a further SIGTERM is the same one: `timeout` sends it to the process and then to its group."""
+
+ENDING = "ending the running trials; Ctrl-C again stops at once"
+
+
+def say_ending() -> None:
+    """`ENDING` on standard error, from a signal handler, which may have met a write of Python's half done."""
+    with suppress(OSError):  # nobody reads any more
+        os.write(2, f"{ENDING}\n".encode())
 
 
 def continues(command: str, folder: Path) -> str:

@@ -135,14 +135,26 @@ class Reproduction:
         }
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C has ended the trials. `done`: so many of the times had been told of."""
+
+    def __init__(self, done: int) -> None:
+        super().__init__()
+        self.done = done
+
+
 def reproduce(
     case: Case, executor: Executor, folder: Path, *, times: int, note: Note, timeout_s: float = 300.0
 ) -> Reproduction:
     """Run the case so many times, as many at once as the executor has jobs.
 
-    `timeout_s`: of one trial. `note` is told of each ending, in the order of times.
+    `timeout_s`: of one trial. `note` is told of each ending, in the order of times. Raises Stopped on Ctrl-C.
     """
-    return alone(executor, reproducing(case, folder, times=times, note=note, timeout_s=timeout_s))
+    reproducer = _Reproducer(case, folder, note, timeout_s, None)
+    try:
+        return alone(executor, reproducer.work(times, counterfactual=True))
+    except KeyboardInterrupt:
+        raise Stopped(reproducer.done) from None
 
 
 def reproducing(
@@ -177,6 +189,12 @@ class _Reproducer:
         self._timeout_s = timeout_s
         self._count = 0  # of trials that were started
         self._told = False  # whether any of the plan's said anything
+        self._times: Times | None = None  # once the first has an ending
+
+    @property
+    def done(self) -> int:
+        """How many of the times have been told of."""
+        return 0 if self._times is None else len(self._times.done)
 
     @property
     def _enough(self) -> bool:
@@ -184,7 +202,7 @@ class _Reproducer:
 
     def work(self, times: int, counterfactual: bool) -> Work[Reproduction]:
         first = yield from self._look_everywhere()
-        told = Times(times, first.one, self._note)
+        told = self._times = Times(times, first.one, self._note)
         chosen = first.plan
         while told.left:
             begun = len(told.done)

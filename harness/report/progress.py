@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness.control.interrupts import ENDING
 from harness.report import wording
 from harness.report.counting import Progress, Started, StartedReference
 from harness.report.live import Standings
@@ -93,7 +94,7 @@ class PlainProgress(Progress):
 
     def interrupting(self) -> None:
         super().interrupting()
-        self._say("ending the running trials; Ctrl-C again stops at once")
+        self._say(ENDING)
 
     def note(self, text: str) -> None:
         self._say(f"note: {text}")
@@ -169,7 +170,7 @@ class LiveProgress(Progress):
             )
             lines: list[RenderableType] = [bar]
             if self.stopping:
-                lines.append(Text("ending the running trials; Ctrl-C again stops at once", style="yellow"))
+                lines.append(Text(ENDING, style="yellow"))
             elif self.total and not (self.running or self.running_references or self.done):
                 lines.append(Text("starting the interpreter of the trials, which imports torch", style="dim"))
             now = self.clock()

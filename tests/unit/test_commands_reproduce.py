@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,6 +170,66 @@ def test_an_effect_that_was_looked_for_is_told_with_what_was_measured(
     _, out, _ = ran("reproduce", "compiling-leak", "-n", "1", "-q", "--out", "two")
     assert "then it said why" in out
     assert effect[:40] not in out
+
+
+@pytest.mark.usefixtures("anywhere")
+@pytest.mark.parametrize(
+    ("ran", "said"),
+    [
+        (0, "interrupted: 0 of 3 times done; the trials are in one"),
+        (2, "interrupted: 2 of 3 times done; the trials are in one"),
+        (3, "interrupted: 3 of 3 times done, not the counterfactual; the trials are in one"),
+    ],
+)
+def test_ctrl_c_is_acknowledged_at_once_and_what_was_done_is_said(
+    executor: FakeExecutor, capfd: pytest.CaptureFixture[str], ran: int, said: str
+) -> None:
+    executor.outcome = lambda request: make_row(request, facts={"effect": True}, schedule={"order": ORDER_DONE})
+    at_once: list[str] = []
+
+    def press(_: int) -> None:
+        if len(executor.ran) == ran:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:  # before the running trials are ended
+                at_once.append(capfd.readouterr().err)
+
+    executor.before = press
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["reproduce", "compiling-leak", "-n", "3", "-q", "--out", "one"])
+    assert ended.value.code == 3
+    assert at_once == ["ending the running trials; Ctrl-C again stops at once\n"]
+    assert capfd.readouterr() == ("", f"{said}\n")
+    assert executor.closed
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_ctrl_c_before_the_first_trial_names_no_folder(
+    monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def make(name: str, *, python: str, jobs: int = 1) -> FakeExecutor:
+        signal.raise_signal(signal.SIGINT)
+        return executor
+
+    monkeypatch.setattr("harness.control.executors.make_executor", make)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["reproduce", "compiling-leak", "-n", "3", "-q", "--out", "one"])
+    assert ended.value.code == 3
+    assert capfd.readouterr().err.splitlines()[1:] == ["interrupted: 0 of 3 times done"]
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_ctrl_c_when_all_is_done_costs_nothing_that_was_found(
+    monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    executor.outcome = lambda request: make_row(
+        request, facts={"effect": "counterfactual" not in request.trial_id}, schedule={"order": ORDER_DONE}
+    )
+    monkeypatch.setattr(executor, "close", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["reproduce", "compiling-leak", "-n", "1", "-q", "--out", "one"])
+    assert ended.value.code == 0
+    assert capfd.readouterr().out.startswith("compiling-leak: reproduced 1/1, counterfactual 0/1\n")
 
 
 FAILED = {
