@@ -174,7 +174,7 @@ def claims() -> tuple[Claim, ...]:
                     _WARM_MEETS_BACKWARD, _FX_ERROR, lock="first_step", shapes="per_drafter",
                 ),
             },
-            readings.checked(readings.lock("first_step", "in a warm thread that met the backward of another's locked first step")),
+            readings.checked(readings.lock("first_step", "in a warm thread, against another's locked first backward")),
             {"<2.14": DOES_NOT, "": CANNOT_TELL},
         ),
         Claim(

@@ -206,7 +206,7 @@ def _legend(answer: Answer | RegionAnswer) -> list[str]:
     if any(entry.witness and entry.witness.get("plan") for entry in answer.ladder):
         lines.append("in a plan: it failed while threads were held for a plan, in another way than that is made for.")
     if any(_why(entry) == _under(entry) and entry.schedule for entry in answer.ladder):
-        lines.append("under delays:*:…: a schedule, which delays threads at their sync points by chance, by another seed in each trial.")
+        lines.append("under delays:*:…: a schedule: threads are delayed at their sync points, by another seed in each trial.")
     if plan_trials := sum(entry.plan_trials for entry in answer.ladder):
         lines.append(f"{plan_trials} of the trials were of plans.")
     if answer.beside:
