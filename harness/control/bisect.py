@@ -21,7 +21,7 @@ from harness.analysis.plan_questions import Ask
 from harness.analysis.regions import RegionAnswer, RegionSearch
 from harness.analysis.verdicts import Answer
 from harness.control import results, rundir
-from harness.control.bisect_evidence import from_locks_only, kind_of, reason_of, witness_of
+from harness.control.bisect_evidence import from_locks_only, kind_of, named, reason_of, witness_of
 from harness.control.bisect_folder import (
     EXIT_OPEN,
     EXIT_SAFE,
@@ -146,9 +146,19 @@ def run_bisection(
         else:
             oracle = make_oracle(opened.question, opened.environment, executor, opened.folder.path, opened.note)
             answer = _locks(opened, runner, budget, oracle)
+    answer = _with_hazards(answer, opened.folder.path)
     result = BisectResult(opened.folder.path, opened.question, opened.environment, answer, options.jobs)
     keep_answer(opened.folder, opened.question, dataclasses.asdict(answer))
     return result
+
+
+def _with_hazards(answer: Answer | RegionAnswer, run_dir: Path) -> Answer | RegionAnswer:
+    """The answer with the hazards behind its witnesses, where they are known: one may be of a setting, which no lock mends."""
+    if isinstance(answer, Answer):
+        ladder = (dataclasses.replace(one, witness=named(one.witness, run_dir)) for one in answer.ladder)
+        return dataclasses.replace(answer, ladder=tuple(ladder))
+    tested = (dataclasses.replace(one, witness=named(one.witness, run_dir)) for one in answer.tested)
+    return dataclasses.replace(answer, tested=tuple(tested))
 
 
 # the two searches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ FROM_LOCKS = ("deadlock", "hang")
 """Failures that a lock can bring about by itself: they say nothing of strategies that hold less."""
 
 
-def known_as(folder: Path) -> str:
-    """The hazard of the catalogue that fits the evidence in a trial's folder best; "" where none does, or there is none."""
+def known_as(folder: Path, *, certain: bool = False) -> str:
+    """The hazard of the catalogue that fits the evidence in a trial's folder best; "" where none does, or there is none.
+
+    `certain`: nor where it is but possible.
+    """
     from harness.analysis.explain import match  # with the catalogue
     from harness.analysis.row_signs import joined
 
@@ -27,7 +31,20 @@ def known_as(folder: Path) -> str:
     except UserError:
         return ""
     found = joined(match(source.dump, torch=source.torch), source.signs, source.torch)
-    return found[0].hazard.id if found else ""
+    return found[0].hazard.id if found and (found[0].certain or not certain) else ""
+
+
+def named(witness: Mapping[str, Any] | None, run_dir: Path) -> Mapping[str, Any] | None:
+    """A witness with the hazard behind it, for the table (`known_as`), where its trial tells that for certain.
+
+    Not of `numerics`: what a probe saw beside it need not be why.
+    """
+    if not witness or not witness.get("trial") or "hazard" in witness or "known_as" in witness:
+        return witness
+    if witness["label"] == NUMERICS:
+        return witness
+    hazard = known_as(run_dir / witness["trial"], certain=True)
+    return {**witness, "known_as": hazard} if hazard else witness
 
 
 def failures_of(row: Row) -> set[str]:

@@ -17,7 +17,7 @@ from harness.analysis.ladder import PlanResult
 from harness.analysis.plan_questions import Ask
 from harness.analysis.verdicts import Answer, Entry, Verdict
 from harness.control import bisect as control
-from harness.control import bisect_trials, executors, plan_oracle
+from harness.control import bisect_evidence, bisect_trials, executors, plan_oracle
 from harness.control.plan_answers import PLANS
 from harness.control.request import Row, TrialRequest
 from harness.report.bisection import _said
@@ -632,3 +632,28 @@ def test_both_print_an_answer_a_table_and_what_to_paste(run: Run, executor: Fake
     assert "harness bisect locks --resume --out two -j 2\n" in text
     _, text, _ = run("locks", "--resume", "--max-trials", "6", "-j", "3", json_output=False, out="two")
     assert "harness bisect locks --resume --out two -j 3\n" in text, "as this part ran, not as the first one"
+
+
+def test_a_witness_has_the_hazard_behind_it_where_its_trial_tells_that(
+    run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def known_as(folder: Path, *, certain: bool = False) -> str:
+        assert certain
+        asked.append(folder)
+        return "dense-by-thread-config" if "every_step" not in folder.name else ""
+
+    monkeypatch.setattr(bisect_evidence, "known_as", known_as)
+    executor.outcome = lambda request: make_row(request, "dense")
+    words = ("checkpoint=reentrant", "--locks", "compile_gate,every_step", "--no-portfolio")
+    _, document, _ = run("locks", *words)
+    found = {entry["lock"]: (entry["witness"] or {}).get("known_as") for entry in document["ladder"]}
+    assert found == {"compile_gate": "dense-by-thread-config", "every_step": None}
+    assert all((folder / "..").resolve().name == "trials" for folder in asked)
+    text = " ".join(run("locks", *words, json_output=False, out="again")[1].split())
+    assert "dense (dense-by-thread-config)" in text
+    asked.clear()
+    executor.outcome = lambda request: make_row(request, "numerics")
+    run("locks", *words, out="numbers")
+    assert not asked, "what a probe saw beside it need not be why"
