@@ -28,7 +28,7 @@ def where_for(wanted: Collection[Scenario], others: Collection[Scenario]) -> lis
     while left:
         best = max(cubes, key=lambda cube: sum(_in(scenario, cube) for scenario in left))
         left = [scenario for scenario in left if not _in(scenario, best)]
-        chosen.append(_text(best))
+        chosen.append(as_where(best))
     return chosen
 
 
@@ -45,7 +45,8 @@ def _in(scenario: Scenario, cube: Cube) -> bool:
     return all(str(scenario.value(axis)) == value for axis, value in cube.items())
 
 
-def _text(cube: Cube) -> str:
+def as_where(cube: Cube) -> str:
+    """The conjunction that matches what has these values, by axis."""
     if not cube:
         return f"{AXES[0].name}=*"
     # A quote cannot stand in a where expression, but any one character can stand for it.

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.commands.options import Python, Quiet
+
+if TYPE_CHECKING:
+    from harness.control.reproduce import Reproduction
+    from harness.core.case import Case
 
 
 class Where(StrEnum):
@@ -62,17 +66,12 @@ def reproduce(
     interrupted, or no trial of it, or of its counterfactual, said anything.
     """
     from harness.commands.output import emit, emit_report
-    from harness.control.caches import PrimedExecutor
     from harness.control.cases import find_case, on_device, trials_folder
     from harness.control.environment import describe_environment
-    from harness.control.executors import make_executor
     from harness.control.interpreter import find_python
-    from harness.control.interrupts import EXIT_INTERRUPTED, Interrupts, say_ending
-    from harness.control.reproduce import Reproduction, Stopped, not_run
-    from harness.control.reproduce import reproduce as run_plan
+    from harness.control.reproduce import not_run
     from harness.control.skips import skip_reason, visible_gpus
     from harness.core.errors import UserError
-    from harness.report.facts import shown_path
     from harness.report.reproduction import cannot_happen, effect_of, measured, print_reproduction
 
     case = find_case(hazard, lock=lock, where=None if against is None else against.value)
@@ -96,30 +95,7 @@ def reproduce(
     if why_not and not json_output:
         emit(f"{case.name}: it cannot happen here: {why_not}\n")
     folder = trials_folder(out, f"reproduce-{case.name}")
-    found: Reproduction | None = None
-    try:
-        with Interrupts(say_ending, f"; what has run is in {shown_path(folder)}") as interrupts:
-            executor = PrimedExecutor(make_executor("local", python=str(environment["executable"]), jobs=jobs), folder)
-            try:
-                found = run_plan(
-                    case,
-                    executor,
-                    folder,
-                    times=times,
-                    note=lambda text: None if quiet else typer.echo(text, err=True),
-                    timeout_s=timeout,
-                )
-            finally:
-                with interrupts.held():
-                    executor.close()
-    except KeyboardInterrupt as stopped:
-        if found is None:  # else it came when all was done, and what was found is told
-            done = stopped.done if isinstance(stopped, Stopped) else 0
-            rest = ", not the counterfactual" if done == times else ""
-            place = f"; the trials are in {shown_path(folder)}" if (folder / "trials").is_dir() else ""
-            typer.echo(f"interrupted: {done} of {times} times done{rest}{place}", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-    assert found is not None
+    found = _run(case, str(environment["executable"]), folder, times, jobs=jobs, timeout=timeout, quiet=quiet)
     told = {"why_not": why_not, "effect": effect_of(found), "measured": measured(found)}
     document = {**found.to_json(), **told, "environment": environment, "run_dir": str(folder.resolve())}
     (folder / "reproduce.json").write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
@@ -128,3 +104,37 @@ def reproduce(
     else:
         emit_report(lambda console: print_reproduction(console, found))
     raise typer.Exit(found.exit_code)
+
+
+def _run(
+    case: Case, python: str, folder: Path, times: int, *, jobs: int, timeout: float, quiet: bool
+) -> Reproduction:
+    """What came of the times. Raises typer.Exit on Ctrl-C, having said how many were done; after the last all is told."""
+    from harness.control.caches import PrimedExecutor
+    from harness.control.executors import make_executor
+    from harness.control.interrupts import EXIT_INTERRUPTED, Interrupts, say_ending
+    from harness.control.reproduce import Stopped, reproduce
+    from harness.report.facts import shown_path
+
+    def note(text: str) -> None:
+        if not quiet:
+            typer.echo(text, err=True)
+
+    found: Reproduction | None = None
+    try:
+        with Interrupts(say_ending, f"; what has run is in {shown_path(folder)}") as interrupts:
+            executor = PrimedExecutor(make_executor("local", python=python, jobs=jobs), folder)
+            try:
+                found = reproduce(case, executor, folder, times=times, note=note, timeout_s=timeout)
+            finally:
+                with interrupts.held():
+                    executor.close()
+    except KeyboardInterrupt as stopped:
+        if found is None:
+            done = stopped.done if isinstance(stopped, Stopped) else 0
+            rest = ", not the counterfactual" if done == times else ""
+            place = f"; the trials are in {shown_path(folder)}" if (folder / "trials").is_dir() else ""
+            typer.echo(f"interrupted: {done} of {times} times done{rest}{place}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    assert found is not None
+    return found

@@ -74,6 +74,7 @@ def run(
     from harness.control.executors import check_executor, make_executor
     from harness.control.expect_file import check_update, file_to_update, take_over
     from harness.control.resuming import RunOptions, widened
+    from harness.control.rundir import as_typed
     from harness.control.session import open_session, run_session
     from harness.core.errors import RunFolderError, UserError
     from harness.report.html import write_report
@@ -106,7 +107,7 @@ def run(
         # Still inside: the folder is locked, so no other run writes to it meanwhile.
         report = ""
         try:
-            report = _relative(write_report(result.run_dir))
+            report = as_typed(write_report(result.run_dir))
         except (RunFolderError, OSError) as error:  # a full disk must not cost the table or the exit code
             progress.note(f"no report: {error}")
     if json_output:
@@ -114,7 +115,7 @@ def run(
             progress.note(f"report: {report}")
         emit(json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        folder = _relative(result.run_dir)
+        folder = as_typed(result.run_dir)
         again = f"harness run --resume --out {shlex.quote(folder)}"
         if not result.interrupted and (only := widened(result.matrix, result.summary, session.options.only)):
             again += f" --only {shlex.quote(only)}"
@@ -139,10 +140,3 @@ def run(
     if failed is not None:
         raise failed
     raise typer.Exit(result.exit_code)
-
-
-def _relative(path: Path) -> str:
-    """As a user at this prompt would write it."""
-    here = Path.cwd()
-    path = path.resolve()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from harness.control.rundir import as_typed
+
 EXIT_INTERRUPTED = 3
 SAME_S = 0.5
 """Seconds in which a further SIGTERM is the same one: `timeout` sends it to the process and then to its group."""
@@ -29,9 +31,7 @@ def say_ending() -> None:
 
 def continues(command: str, folder: Path) -> str:
     """For `then`: the command that goes on in that folder, as a user at this prompt would type it."""
-    here, path = Path.cwd(), folder.resolve()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
-    return f"; {command} --resume --out {shlex.quote(str(shown))} continues"
+    return f"; {command} --resume --out {shlex.quote(as_typed(folder))} continues"
 
 
 class Interrupts:

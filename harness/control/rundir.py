@@ -39,6 +39,12 @@ _RUN_FILES = (MATRIX, ENVIRONMENT, RESULTS)
 _OF_A_PLAN = re.compile(r"\d{3,}-(plan|counterfactual)")
 
 
+def as_typed(path: Path) -> str:
+    """As a user at this prompt would write it."""
+    here, path = Path.cwd(), path.resolve()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
 def default_folder(matrix_name: str, reports: Path = Path("reports")) -> Path:
     """A new name under `reports`: the matrix and the UTC time, with a number if that exists already."""
     base = f"{matrix_name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

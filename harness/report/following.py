@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.analysis.errors import ErrorGroup
 from harness.analysis.intervals import trials_for_safe
+from harness.analysis.selection import as_where
 from harness.analysis.summary import ScenarioSummary
 from harness.core.axes import BY_NAME
 from harness.core.errors import UserError
@@ -43,7 +44,9 @@ def following(view: RunView) -> list[RenderableType]:
             f"{view.resume} --repeats {need}",
         )
         lines += _fewer(view, undecided)
-    evidence = {group.witness_trial: group.label for group in _failures(view)}
+    evidence: dict[str, str] = {}
+    for error in _failures(view):
+        evidence.setdefault(error.witness_trial, error.label)
     for group in view.summary.stuck[:MOST_EVIDENCE]:
         evidence.setdefault(group.trial, f"a {group.label}")
     for trial, what in evidence.items():
@@ -112,8 +115,7 @@ def _fewer(view: RunView, undecided: Sequence[ScenarioSummary]) -> list[Renderab
             asked_of = {axis: next(iter(values)) for axis, values in ran.items() if axis != "lock" and len(values) == 1}
             failing = (setting.partition("=")[0] for setting, _ in failing_settings(view))
             asked_of.update({axis: str(BY_NAME[axis].default) for axis in failing})
-            only = " and ".join(f"{axis}={value}" for axis, value in asked_of.items())
-            asked = f"{view.bisect} --only {shlex.quote(only)}" if only else view.bisect
+            asked = f"{view.bisect} --only {shlex.quote(as_where(asked_of))}" if asked_of else view.bisect
             lines += _advice("if the question is which lock is enough:", asked)
     return lines
 

@@ -156,6 +156,14 @@ def test_evidence_is_first_of_what_no_setting_brings_about_under_any_lock() -> N
     assert text.index("evidence of fx_error") < text.index("evidence of graph_corrupt"), "then the commoner one"
 
 
+def test_a_trial_of_two_kinds_is_evidence_of_the_first() -> None:
+    other = {**FX_ERROR, "label": "graph_corrupt", "fingerprint": "g", "type": "KeyError", "message": "'custom'"}
+    one = row(NONE, 0, "fx_error", errors=[FX_ERROR, other])
+    one["outcomes"] = ["fx_error", "graph_corrupt"]
+    text = shown(RunView("m", "runs/a", summarise([one]), ("lock",), {}, "2.13.0", "here"), width=200)
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("  evidence of ")] == ["fx_error,"]
+
+
 def test_the_bisection_to_ask_is_of_what_was_run_of_the_matrix() -> None:
     rows = [row(NONE), row(GATE)]
     names = ("lock", "dynamo", "checkpoint")

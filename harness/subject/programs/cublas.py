@@ -14,9 +14,12 @@ from torch import Tensor
 from .parts import CudaParts
 
 RECORDINGS = 400
+SHORTEST = 8
+"""The length that is compiled with; each recording has a greater one of its own."""
 
 MULTIPLIERS = ("multiplier", "multiplier-2", "multiplier-3")
 BEGUN = 8
+"""Products after which one is said to multiply."""
 PRODUCTS = 2000
 """At least, by each; on until nobody records."""
 
@@ -32,9 +35,9 @@ class WorkspacesFreed(CudaParts):
     """`recorder` records one CUDA graph after another (`mode="reduce-overhead"`); the others multiply, each on its stream.
 
     The products have few results and long sums: cuBLAS splits the sums and keeps the parts in its workspace. Those who multiply
-    share one core: each then often loses it between the choice of its workspace and the launch of its kernel, and a recording
-    may come in between. On cores of their own they lose them where other processes want them: on an H200 with 16 cores 18 of 20
-    trials failed beside ten of the pipeline, after 3 to 260 recordings, and 1 of 13 beside four of their own kind.
+    share one core, to lose it between the choice of a workspace and the launch of a kernel, where a recording may come in
+    between. That was not run on a GPU yet. Before, on any core, 18 of 20 trials on an H200 with 16 cores failed beside ten of
+    the pipeline, after 3 to 260 recordings, and 1 of 13 beside four of their own kind.
     """
 
     def build(self) -> None:
@@ -58,10 +61,10 @@ class WorkspacesFreed(CudaParts):
         if self._others:
             os.sched_setaffinity(0, self._others)  # 0: the thread that asks, on Linux
         try:
-            x = torch.ones(RECORDINGS + BEGUN, device=self.device)
-            self._compiled(x[:BEGUN])  # to compile takes a while, in which nothing is recorded
+            x = torch.ones(SHORTEST + RECORDINGS, device=self.device)
+            self._compiled(x[:SHORTEST])  # to compile takes a while, in which nothing is recorded
             self.ctx.mark("recorder", "recording")
-            for length in range(BEGUN + 1, BEGUN + RECORDINGS):
+            for length in range(SHORTEST + 1, SHORTEST + RECORDINGS + 1):
                 for _ in range(2):  # the first time warms up, the second is recorded
                     self._compiled(x[:length])
         finally:

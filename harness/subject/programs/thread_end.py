@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import sys
@@ -12,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .shown import Shown
+from .tree_references import TREES, take_references
 
-TREES = "torch._inductor.cudagraph_trees"
 KEPT = 16
 """References of the program's own to each dictionary: with as many, giving up one too many frees nothing in this process."""
 LIMIT_S = 30.0
@@ -42,8 +41,8 @@ class ImporterEnds(Shown):
             raise RuntimeError(f"{TREES} was imported on another thread before")
         for held in (trees.local.tree_manager_containers, trees.local.tree_manager_locks):
             self._kept.append([held] * KEPT)
-            if self.ctx.settings.get("references") == "taken":
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        if self.ctx.settings.get("references") == "taken":
+            take_references()
         self._importer = threading.get_native_id()
         self.ctx.mark("importer", "imported")
 
